@@ -109,7 +109,9 @@ class TestRefusals:
     def test_bytes_that_are_not_utf8(self, data: bytes) -> None:
         assert "not UTF-8 at byte" in refusal(data).message
 
-    @pytest.mark.parametrize("text", ["[" * 5000, '{"a":' * 5000, "[" * 2**21, "[" * 5000 + "]" * 5000, ":,]" + "[{" * 999])
+    @pytest.mark.parametrize(
+        "text", ["[" * 5000, '{"a":' * 5000, "[" * 2**21, "[" * 5000 + "]" * 5000, ":,]" + "[{" * 999]
+    )
     def test_ta_34_depth_never_reaches_the_interpreters_limit(self, text: str) -> None:
         assert "nested deeper than 200 levels" in refusal(text).message
 
@@ -210,8 +212,9 @@ class TestCanonicalForm:
         )
 
     def test_keys_are_sorted_by_utf16_units(self) -> None:
-        keys = ["€", "\r", "דּ", "1", "😀", "\u0080", "ö"]
-        assert list(json.loads(jsontext.canonical(dict.fromkeys(keys)))) == ["\r", "1", "\u0080", "ö", "€", "😀", "דּ"]
+        keys = ["€", "\r", "\ufb33", "1", "😀", "\u0080", "ö"]
+        expected = ["\r", "1", "\u0080", "ö", "€", "😀", "\ufb33"]
+        assert list(json.loads(jsontext.canonical(dict.fromkeys(keys)))) == expected
 
     @pytest.mark.parametrize(
         ("left", "right", "equal"),
