@@ -1,0 +1,105 @@
+"""DynamoDB attribute values to and from plain Python, and the size an item is charged for.
+
+boto3's serializer is not used: it refuses floats and returns Decimal. Here numbers are int or float; what must come
+back exactly (payloads, results) is stored as JSON text and never passes through a DynamoDB number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Item = dict[str, Any]
+RawItem = Mapping[str, Mapping[str, Any]]
+
+
+def to_attribute(value: Any) -> dict[str, Any]:
+    """One value as DynamoDB's tagged form. A frozenset or set of strings becomes a string set (never empty)."""
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case str():
+            return {"S": str(value)}
+        case int() | float():
+            return {"N": number_text(value)}
+        case None:
+            return {"NULL": True}
+        case Mapping():
+            return {"M": {key: to_attribute(entry) for key, entry in value.items()}}
+        case list() | tuple():
+            return {"L": [to_attribute(entry) for entry in value]}
+        case set() | frozenset():
+            return {"SS": sorted(value)}
+    raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+def number_text(value: float) -> str:
+    """A number as DynamoDB keeps it: at most 38 digits, no exponent surprises for whole floats."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not a DynamoDB number")
+        if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        return repr(value)
+    return str(value)
+
+
+def from_attribute(attribute: Mapping[str, Any]) -> Any:
+    """The plain value of a tagged one; whole numbers are int, others float; sets are frozensets."""
+    ((tag, value),) = attribute.items()
+    match tag:
+        case "N":
+            return _number(value)
+        case "M":
+            return {key: from_attribute(entry) for key, entry in value.items()}
+        case "L":
+            return [from_attribute(entry) for entry in value]
+        case "SS" | "BS":
+            return frozenset(value)
+        case "NS":
+            return frozenset(_number(entry) for entry in value)
+        case "NULL":
+            return None
+    return value
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+def to_item(plain: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A whole item, attributes that are None left out (an absent attribute is how 'not set' is stored)."""
+    return {name: to_attribute(value) for name, value in plain.items() if value is not None}
+
+
+def from_item(raw: RawItem) -> Item:
+    return {name: from_attribute(attribute) for name, attribute in raw.items()}
+
+
+def item_bytes(plain: Mapping[str, Any]) -> int:
+    """What DynamoDB charges for (its documented size rules): names and values in UTF-8 bytes, numbers by digits,
+    3 bytes per list or map and 1 per entry in it."""
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in plain.items() if value is not None)
+
+
+def _value_bytes(value: Any) -> int:
+    match value:
+        case None | bool():
+            return 1
+        case str():
+            return len(value.encode())
+        case int() | float():
+            digits = number_text(value).lstrip("-0.").replace(".", "")
+            return min(21, (len(digits) + 1) // 2 + 1 + (value < 0))
+        case Mapping():
+            return 3 + sum(len(key.encode()) + _value_bytes(entry) + 1 for key, entry in value.items())
+        case list() | tuple():
+            return 3 + sum(_value_bytes(entry) + 1 for entry in value)
+        case set() | frozenset():
+            return sum(len(entry.encode()) for entry in value)
+    raise TypeError(f"{type(value).__name__} cannot be stored")

@@ -1,0 +1,710 @@
+"""How DynamoDB is asked: one pure builder per transition and per lease step. Values and `now` in, a `Write` out.
+
+No expression is written anywhere else. Each builder names the clauses its condition is made of; together with
+`states.TRANSITIONS` this is the whole protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thunderagent.codec import Item
+from thunderagent.conditions import (
+    Clause,
+    Write,
+    absent,
+    as_seen,
+    at_most,
+    delete,
+    either,
+    equals,
+    exists,
+    less,
+    more,
+    put,
+    update,
+)
+from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, TaskId
+from thunderagent.schema import (
+    ATTEMPTS_KEPT,
+    FORMAT_VERSION,
+    LEASE_SHARDS,
+    REDRIVES_KEPT,
+    RETENTION_SECONDS,
+    Layout,
+    lease_id,
+    lease_key,
+    shard_of,
+)
+from thunderagent.states import Event, Outcome, Status
+
+PENDING, RUNNING = Status.PENDING.value, Status.RUNNING.value
+
+# ---- the clauses rights are made of ----------------------------------------------------------------------------------
+
+
+def held_by(token: LeaseToken) -> list[Clause]:
+    """RUNNING, and under this token: the holder's right, and the reaper's premise."""
+    return [equals("status", RUNNING), equals("leaseToken", token)]
+
+
+def not_cancelled() -> Clause:
+    """An acknowledged cancel is decisive: no exit from RUNNING but CANCEL_END may overtake it."""
+    return absent("cancelRequested")
+
+
+def not_blocked() -> Clause:
+    return either(absent("blockedCount"), equals("blockedCount", 0))
+
+
+def before_deadline(now: float) -> Clause:
+    return either(absent("deadline"), more("deadline", now))
+
+
+def of_region(region: str) -> Clause:
+    return either(absent("homeRegion"), equals("homeRegion", region))
+
+
+def keep_attempts(task: Task, attempt: Attempt | None) -> list[dict[str, Any]]:
+    """The last ten lines of history with this one. While a task is RUNNING only its holder writes them."""
+    lines = task.attempts + ([attempt.as_entry()] if attempt else [])
+    return lines[-ATTEMPTS_KEPT:]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result to store with a commit: inline JSON text, or a reference to a body that is stored already."""
+
+    text: str | None = None
+    reference: str | None = None
+    size: int = 0
+
+    def attributes(self) -> dict[str, Any]:
+        if self.reference is not None:
+            return {"resultRef": self.reference, "resultBytes": self.size}
+        return {"result": self.text} if self.text is not None else {}
+
+
+# ---- submit, claim, defer ----------------------------------------------------------------------------------------
+
+
+def submit(item: Item) -> Write:
+    """∅ → PENDING (or FAILED, for the child of a failed parent). Ours after a lost reply: same hash, same instant."""
+    return put(
+        Event.SUBMIT,
+        item,
+        require=[absent()],
+        applied=lambda old: (
+            old.get("createdAt") == item["createdAt"] and old.get("idempotencyHash") == item.get("idempotencyHash")
+        ),
+    )
+
+
+def claim(task: Task, *, token: LeaseToken, lock_time: float, owner: str, now: float, region: str) -> Write:
+    """PENDING → RUNNING. Fence and dueAt as seen make the claim lose to anything that happened since the look."""
+    return update(
+        Event.CLAIM,
+        task.task_id,
+        require=[
+            equals("status", PENDING),
+            as_seen("fence", task.item.get("fence")),
+            as_seen("dueAt", task.item.get("dueAt")),
+            at_most("dueAt", now),
+            not_blocked(),
+            before_deadline(now),
+            of_region(region),
+        ],
+        sets={
+            "status": RUNNING,
+            "leaseToken": token,
+            "lockTime": lock_time,
+            "owner": owner,
+            "fence": task.fence + 1,
+            "startedAt": now,
+            "updatedAt": now,
+        },
+        removes=["deferredFor"],
+        applied=lambda old: old.get("leaseToken") == token and old.get("status") == RUNNING,
+        returns="ALL_NEW",
+    )
+
+
+def defer(task: Task, *, until: float, reason: str, now: float) -> Write:
+    """PENDING → PENDING, looked at again later: a limit is reached, or no handler is deployed."""
+    return update(
+        Event.DEFER,
+        task.task_id,
+        require=[equals("status", PENDING), as_seen("dueAt", task.item.get("dueAt"))],
+        sets={"dueAt": until, "deferredFor": reason, "updatedAt": now},
+        applied=lambda old: old.get("dueAt") == until and old.get("deferredFor") == reason,
+    )
+
+
+def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
+    """A row that can never run → FAILED with the reason, on the premise that it is still as malformed as seen."""
+    task_id = str(item["taskId"])
+    queue = item["queue"] if isinstance(item.get("queue"), str) else "default"
+    error = Failure("MalformedTask", problem, reason="malformed").as_map(at=now)
+    return update(
+        Event.PARK,
+        task_id,
+        require=[as_seen("status", item.get("status")), as_seen("updatedAt", item.get("updatedAt"))],
+        sets={**_end(Status.FAILED, now), **_listing(Status.FAILED, queue, task_id, layout, now)[0], "error": error},
+        removes=["lockTime", "owner", "deferredFor"],
+        applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
+    )
+
+
+def take_off_index(key_of: Item) -> Write:
+    """A stray row (no task's status) leaves the index, so that no look meets it again. Nothing else changes."""
+    return update(
+        "take_off_index",
+        str(key_of["taskId"]),
+        require=[as_seen("dispatchKey", key_of.get("dispatchKey")), as_seen("dueAt", key_of.get("dueAt"))],
+        removes=["dispatchKey"],
+        applied=lambda old: "dispatchKey" not in old,
+    )
+
+
+def relist(task: Task, *, layout: Layout) -> Write:
+    """A terminal task found under an open key goes to its list partition (or off the index)."""
+    finished = task.finished_at if task.finished_at is not None else task.due_at
+    sets, removes = _listing(task.status, task.queue, task.task_id, layout, finished)
+    return update(
+        "relist",
+        task.task_id,
+        require=[equals("status", task.status.value), as_seen("dispatchKey", task.dispatch_key)],
+        sets=sets,
+        removes=removes,
+        applied=lambda old: old.get("dispatchKey") == sets.get("dispatchKey"),
+    )
+
+
+# ---- while it runs -----------------------------------------------------------------------------------------------
+
+
+def step(task_id: TaskId, token: LeaseToken, *, steps: Mapping[str, Any], now: float) -> Write:
+    """RUNNING → RUNNING with the steps done so far. `steps` is the whole map: only the holder writes it."""
+    return update(
+        Event.STEP,
+        task_id,
+        require=[*held_by(token), not_cancelled()],
+        sets={"steps": dict(steps), "updatedAt": now},
+        applied=lambda old: old.get("leaseToken") == token and old.get("steps") == dict(steps),
+    )
+
+
+def progress(task_id: TaskId, token: LeaseToken, *, fraction: float, message: str, now: float) -> Write:
+    return update(
+        Event.PROGRESS,
+        task_id,
+        require=[*held_by(token), not_cancelled()],
+        sets={"progress": {"fraction": fraction, "message": message, "at": now}, "updatedAt": now},
+        applied=lambda old: old.get("leaseToken") == token and old.get("updatedAt") == now,
+    )
+
+
+def move_aside(task: Task, token: LeaseToken, *, layout: Layout) -> Write:
+    """A long task leaves the head of its open partition, once."""
+    key = layout.running(task.queue, task.task_id)
+    return update(
+        Event.MOVE_ASIDE,
+        task.task_id,
+        require=held_by(token),
+        sets={"dispatchKey": key},
+        applied=lambda old: old.get("leaseToken") == token and old.get("dispatchKey") == key,
+    )
+
+
+def repair_lock(task: Task, *, lock_time: float) -> Write:
+    """A RUNNING row whose lockTime is missing gets its lease's."""
+    return update(
+        Event.REPAIR,
+        task.task_id,
+        require=[equals("status", RUNNING), as_seen("leaseToken", task.lease_token), absent("lockTime")],
+        sets={"lockTime": lock_time},
+        applied=lambda old: old.get("lockTime") == lock_time,
+    )
+
+
+# ---- the exits from RUNNING --------------------------------------------------------------------------------------
+
+
+def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, layout: Layout, now: float) -> Write:
+    """RUNNING → SUCCESS."""
+    return _end_running(
+        Event.COMMIT,
+        Status.SUCCESS,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        layout=layout,
+        now=now,
+        sets={**result.attributes(), **_history(task, attempt)},
+        removes=["error"],
+    )
+
+
+def finish(task: Task, token: LeaseToken, *, reason: str | None, attempt: Attempt, layout: Layout, now: float) -> Write:
+    """RUNNING → DONE: the handler said there is nothing to keep."""
+    return _end_running(
+        Event.FINISH,
+        Status.DONE,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        layout=layout,
+        now=now,
+        sets={"outcome": Outcome.SKIPPED.value, **_given(outcomeReason=reason), **_history(task, attempt)},
+        removes=["error"],
+    )
+
+
+def fail(
+    task: Task,
+    token: LeaseToken,
+    *,
+    failure: Failure,
+    attempt: Attempt,
+    layout: Layout,
+    now: float,
+    result: Result | None = None,
+) -> Write:
+    """RUNNING → FAILED: retries used up, or a permanent error."""
+    return _end_running(
+        Event.FAIL,
+        Status.FAILED,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        layout=layout,
+        now=now,
+        sets={"error": failure.as_map(at=now), **_history(task, attempt), **(result.attributes() if result else {})},
+    )
+
+
+def retry(
+    task: Task, token: LeaseToken, *, due_at: float, failure: Failure, attempt: Attempt, layout: Layout, now: float
+) -> Write:
+    """RUNNING → PENDING with one retry spent. `due_at` is never after the deadline (the caller fails it instead)."""
+    return _back_to_pending(
+        Event.RETRY,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        due_at=due_at,
+        layout=layout,
+        now=now,
+        sets={
+            "retryCount": task.retry_count + 1,
+            "error": failure.as_map(at=now),
+            "attempts": keep_attempts(task, attempt),
+        },
+    )
+
+
+def release(task: Task, token: LeaseToken, *, due_at: float, layout: Layout, now: float) -> Write:
+    """RUNNING → PENDING, handed back unharmed: nothing is charged."""
+    return _back_to_pending(
+        Event.RELEASE,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        due_at=due_at,
+        layout=layout,
+        now=now,
+        sets={},
+    )
+
+
+def snooze(task: Task, token: LeaseToken, *, due_at: float, attempt: Attempt, layout: Layout, now: float) -> Write:
+    """RUNNING → PENDING, again later because the handler asked for it: no retry spent."""
+    return _back_to_pending(
+        Event.SNOOZE,
+        task,
+        [*held_by(token), not_cancelled()],
+        token=token,
+        due_at=due_at,
+        layout=layout,
+        now=now,
+        sets={"attempts": keep_attempts(task, attempt)},
+    )
+
+
+def cancel_end(task: Task, *, attempt: Attempt | None, layout: Layout, now: float) -> Write:
+    """RUNNING → DONE after a cancel request, by the holder or the reaper (token as seen, absence included)."""
+    require = [equals("status", RUNNING), as_seen("leaseToken", task.lease_token), exists("cancelRequested")]
+    return _end_running(
+        Event.CANCEL_END,
+        Status.DONE,
+        task,
+        require,
+        token=task.lease_token,
+        layout=layout,
+        now=now,
+        sets={"outcome": Outcome.CANCELLED.value, **(_history(task, attempt) if attempt else {})},
+    )
+
+
+def reap(task: Task, *, charged: bool, due_at: float, attempt: Attempt | None, layout: Layout, now: float) -> Write:
+    """RUNNING → PENDING. Only for a task whose lease is closed or gone; a started attempt is charged."""
+    sets: dict[str, Any] = {}
+    if charged:
+        lost = Failure("WorkerLost", "the worker stopped without a word", reason="worker_lost")
+        sets = {
+            "retryCount": task.retry_count + 1,
+            "lost": task.lost + 1,
+            "error": lost.as_map(at=now),
+            "attempts": keep_attempts(task, attempt),
+        }
+    require = [equals("status", RUNNING), as_seen("leaseToken", task.lease_token), not_cancelled()]
+    return _back_to_pending(
+        Event.REAP, task, require, token=task.lease_token, due_at=due_at, layout=layout, now=now, sets=sets
+    )
+
+
+def reap_failed(task: Task, *, failure: Failure, attempt: Attempt | None, layout: Layout, now: float) -> Write:
+    """RUNNING → FAILED: the worker was lost, and no retry is left (or none could start before the deadline)."""
+    require = [equals("status", RUNNING), as_seen("leaseToken", task.lease_token), not_cancelled()]
+    return _end_running(
+        Event.REAP_FAILED,
+        Status.FAILED,
+        task,
+        require,
+        token=task.lease_token,
+        layout=layout,
+        now=now,
+        sets={"error": failure.as_map(at=now), "lost": task.lost + 1, "attempts": keep_attempts(task, attempt)},
+    )
+
+
+# ---- by the API and the sweeps -----------------------------------------------------------------------------------
+
+
+def cancel(task: Task, *, reason: str | None, operator: Mapping[str, Any] | None, layout: Layout, now: float) -> Write:
+    """PENDING → DONE. Fence as seen, so that a claim in between makes it look again."""
+    return _end_pending(
+        Event.CANCEL,
+        Status.DONE,
+        task,
+        [as_seen("fence", task.item.get("fence"))],
+        layout=layout,
+        now=now,
+        sets={"outcome": Outcome.CANCELLED.value, **_given(outcomeReason=reason, operator=operator)},
+    )
+
+
+def cancel_request(task: Task, *, reason: str | None, operator: Mapping[str, Any] | None, now: float) -> Write:
+    """RUNNING stays RUNNING; from now on its only exit is CANCEL_END."""
+    return update(
+        Event.CANCEL_REQUEST,
+        task.task_id,
+        require=[equals("status", RUNNING), as_seen("leaseToken", task.lease_token)],
+        sets={"cancelRequested": True, "updatedAt": now, **_given(outcomeReason=reason, operator=operator)},
+        applied=lambda old: bool(old.get("cancelRequested")) and old.get("status") == RUNNING,
+    )
+
+
+def expire(task: Task, *, layout: Layout, now: float) -> Write:
+    """PENDING → DONE: it could not start before its deadline."""
+    return _end_pending(
+        Event.EXPIRE,
+        Status.DONE,
+        task,
+        [less("deadline", now)],
+        layout=layout,
+        now=now,
+        sets={"outcome": Outcome.EXPIRED.value},
+    )
+
+
+def unblock(task: Task, *, due_at: float, layout: Layout, now: float) -> Write:
+    """PENDING → PENDING with one parent less. Part of the transaction that deletes the edge: the edge is the proof."""
+    left = task.blocked_count - 1
+    sets: dict[str, Any] = {"blockedCount": left, "updatedAt": now}
+    if left <= 0:
+        sets |= {"dispatchKey": layout.open(task.queue, task.priority, task.task_id), "dueAt": due_at}
+    return update(
+        Event.UNBLOCK,
+        task.task_id,
+        require=[equals("status", PENDING), equals("blockedCount", task.blocked_count)],
+        sets=sets,
+        applied=lambda old: old.get("blockedCount") == left and old.get("updatedAt") == now,
+    )
+
+
+def parent_failed(task: Task, *, failure: Failure, layout: Layout, now: float) -> Write:
+    """PENDING (blocked) → FAILED: a parent will never succeed. The error names it."""
+    return _end_pending(
+        Event.PARENT_FAILED,
+        Status.FAILED,
+        task,
+        [more("blockedCount", 0)],
+        layout=layout,
+        now=now,
+        sets={"error": failure.as_map(at=now)},
+    )
+
+
+def redrive(task: Task, *, redrive_id: str, operator: Mapping[str, Any] | None, layout: Layout, now: float) -> Write:
+    """FAILED → PENDING with a full budget. The fence as seen and the recorded id make a repeat harmless."""
+    known = [entry for entry in task.item.get("redriveIds", []) if entry != redrive_id]
+    expired = task.deadline is not None and task.deadline <= now
+    removes = [
+        "leaseToken",
+        "lockTime",
+        "owner",
+        "expiresAt",
+        "finishedAt",
+        "cancelRequested",
+        "exitedBy",
+        "deferredFor",
+        "outcome",
+        "blockedCount",
+        *(["deadline"] if expired else []),
+    ]
+    return update(
+        Event.REDRIVE,
+        task.task_id,
+        require=[equals("status", Status.FAILED.value), as_seen("fence", task.item.get("fence"))],
+        sets={
+            "status": PENDING,
+            "retryCount": 0,
+            "lost": 0,
+            "fence": task.fence + 1,
+            "redriveIds": [*known, redrive_id][-REDRIVES_KEPT:],
+            "dispatchKey": layout.open(task.queue, task.priority, task.task_id),
+            "dueAt": now,
+            "updatedAt": now,
+            **_given(operator=operator),
+        },
+        removes=removes,
+        applied=lambda old: redrive_id in old.get("redriveIds", []),
+        returns="ALL_NEW",
+    )
+
+
+def acknowledge(task: Task, *, layout: Layout, now: float) -> Write:
+    """SUCCESS → DONE: the result was collected. The time to live stays as the success set it."""
+    finished = task.finished_at if task.finished_at is not None else now
+    listed, unlisted = _listing(Status.DONE, task.queue, task.task_id, layout, finished)
+    return update(
+        Event.ACKNOWLEDGE,
+        task.task_id,
+        require=[equals("status", Status.SUCCESS.value)],
+        sets={"status": Status.DONE.value, "outcome": Outcome.ACKNOWLEDGED.value, "updatedAt": now, **listed},
+        removes=unlisted,
+        applied=lambda old: old.get("outcome") == Outcome.ACKNOWLEDGED,
+        returns="ALL_NEW",
+    )
+
+
+def erase(task: Task) -> Write:
+    """A terminal task is deleted, on the premise that it is terminal in the very life that was looked at."""
+    return delete(
+        "erase",
+        task.task_id,
+        require=[equals("status", task.status.value), as_seen("fence", task.item.get("fence"))],
+    )
+
+
+# ---- the lease ---------------------------------------------------------------------------------------------------
+
+
+def open_lease(token: LeaseToken, *, profile: str, task_ids: Sequence[TaskId], lock_time: float, now: float) -> Write:
+    """Put if absent, under a fresh token. Send it once: an unknown outcome abandons the token."""
+    item = {
+        "taskId": lease_id(token),
+        "profile": profile,
+        "taskIds": list(task_ids),
+        "lockTime": lock_time,
+        "dispatchKey": lease_key(profile, shard_of(token, LEASE_SHARDS)),
+        "dueAt": lock_time,
+        "createdAt": now,
+        "formatVersion": FORMAT_VERSION,
+    }
+    return put("open", item, require=[absent()], applied=lambda old: False)
+
+
+def begin(token: LeaseToken, *, nonce: str, lock_time: float, now: float) -> Write:
+    """One delivery of the event may begin: a second one meets another nonce. Not when past or closed."""
+    return update(
+        "begin",
+        lease_id(token),
+        require=[absent("closed"), more("lockTime", now), either(absent("begun"), equals("begun", nonce))],
+        sets={"begun": nonce, "lockTime": lock_time},
+        applied=lambda old: old.get("begun") == nonce and not old.get("closed"),
+        returns="ALL_NEW",
+    )
+
+
+def heartbeat(token: LeaseToken, *, nonce: str, lock_time: float, starting: Iterable[TaskId] = ()) -> Write:
+    """Renew the whole batch, and add the ids about to start. `lock_time` must never be below the last one known."""
+    started = frozenset(starting)
+    return update(
+        "heartbeat",
+        lease_id(token),
+        require=[equals("begun", nonce), absent("closed")],
+        sets={"lockTime": lock_time},
+        adds={"started": started} if started else None,
+        applied=lambda old: False,
+        returns="ALL_NEW",
+    )
+
+
+def settle(token: LeaseToken, *, nonce: str) -> Write:
+    """The batch is over and every task's last write was answered: the lease goes."""
+    return delete("settle", lease_id(token), require=[equals("begun", nonce), absent("closed")])
+
+
+def void(token: LeaseToken) -> Write:
+    """The dispatch failed or nothing was claimed: the lease goes, but only if no executor has begun."""
+    return delete("void", lease_id(token), require=[absent("begun"), absent("closed")])
+
+
+def close(lease: Lease, *, now: float) -> Write:
+    """No one may renew or start under this lease any more. The lockTime as seen: a renewal in between wins."""
+    return update(
+        "close",
+        lease_id(lease.token),
+        require=[equals("lockTime", lease.lock_time), absent("closed")],
+        sets={"closed": now},
+        applied=lambda old: bool(old.get("closed")),
+        returns="ALL_NEW",
+    )
+
+
+def move_lease(lease: Lease) -> Write:
+    """A renewed lease that a reaper met early stands again where its lockTime says."""
+    return update(
+        "move_lease",
+        lease_id(lease.token),
+        require=[equals("lockTime", lease.lock_time), absent("closed")],
+        sets={"dueAt": lease.lock_time},
+        applied=lambda old: old.get("dueAt") == lease.lock_time,
+    )
+
+
+def bury_lease(token: LeaseToken) -> Write:
+    """A closed lease whose tasks were all answered is deleted."""
+    return delete("bury", lease_id(token), require=[exists("closed")])
+
+
+def tell_lease(token: LeaseToken, task_id: TaskId) -> Write:
+    """A cancel request reaches the holder with its next heartbeat."""
+    return update(
+        "tell",
+        lease_id(token),
+        require=[],
+        adds={"cancelled": frozenset({task_id})},
+        applied=lambda old: task_id in old.get("cancelled", ()),
+    )
+
+
+# ---- shared shapes -----------------------------------------------------------------------------------------------
+
+
+def _end(status: Status, now: float) -> dict[str, Any]:
+    return {
+        "status": status.value,
+        "finishedAt": now,
+        "updatedAt": now,
+        "expiresAt": int(now) + RETENTION_SECONDS[status],
+    }
+
+
+def _listing(
+    status: Status, queue: str, task_id: str, layout: Layout, finished_at: float
+) -> tuple[dict[str, Any], list[str]]:
+    """What puts a terminal task into its list, or takes it off the index."""
+    key = layout.listed(status, queue, task_id)
+    return ({"dispatchKey": key, "dueAt": finished_at}, []) if key else ({}, ["dispatchKey", "dueAt"])
+
+
+def _history(task: Task, attempt: Attempt) -> dict[str, Any]:
+    started = attempt.started_at if attempt.started_at is not None else task.started_at
+    return {"startedAt": started, "attempts": keep_attempts(task, attempt)}
+
+
+def _given(**attributes: Any) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _end_running(
+    event: Event,
+    status: Status,
+    task: Task,
+    require: list[Clause],
+    *,
+    token: LeaseToken | None,
+    layout: Layout,
+    now: float,
+    sets: Mapping[str, Any],
+    removes: Sequence[str] = (),
+) -> Write:
+    """A terminal write. It keeps leaseToken: a lost reply is known by token, status and the instant of the end."""
+    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now)
+    return update(
+        event,
+        task.task_id,
+        require=require,
+        sets={**_end(status, now), **listed, **_given(**sets)},
+        removes=["lockTime", "owner", "deferredFor", *removes, *unlisted],
+        applied=lambda old: (
+            old.get("status") == status and old.get("leaseToken") == token and old.get("finishedAt") == now
+        ),
+    )
+
+
+def _end_pending(
+    event: Event,
+    status: Status,
+    task: Task,
+    require: list[Clause],
+    *,
+    layout: Layout,
+    now: float,
+    sets: Mapping[str, Any],
+) -> Write:
+    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now)
+    return update(
+        event,
+        task.task_id,
+        require=[equals("status", PENDING), *require],
+        sets={**_end(status, now), **listed, **sets},
+        removes=["lockTime", "owner", "deferredFor", "blockedCount", *unlisted],
+        applied=lambda old: old.get("status") == status and old.get("finishedAt") == now,
+        returns="ALL_NEW",
+    )
+
+
+def _back_to_pending(
+    event: Event,
+    task: Task,
+    require: list[Clause],
+    *,
+    token: LeaseToken | None,
+    due_at: float,
+    layout: Layout,
+    now: float,
+    sets: Mapping[str, Any],
+) -> Write:
+    """An exit to PENDING removes the token; `exitedBy` keeps whose exit it was, for a lost reply."""
+    exit_mark = f"{token}:{event.value}"
+    return update(
+        event,
+        task.task_id,
+        require=require,
+        sets={
+            "status": PENDING,
+            "dispatchKey": layout.open(task.queue, task.priority, task.task_id),
+            "dueAt": due_at,
+            "updatedAt": now,
+            "exitedBy": exit_mark,
+            **sets,
+        },
+        removes=["leaseToken", "lockTime", "owner"],
+        applied=lambda old: old.get("exitedBy") == exit_mark,
+    )

@@ -1,0 +1,213 @@
+"""Frozen values the protocol works on: a task, a lease, an index key. Read from items, never written back whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NewType
+
+from thunderagent.codec import Item
+from thunderagent.errors import MalformedItem
+from thunderagent.schema import PRIORITIES, TASK_ATTRIBUTES
+from thunderagent.states import TERMINAL, Status
+
+TaskId = NewType("TaskId", str)
+LeaseToken = NewType("LeaseToken", str)
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "S": (str,),
+    "N": (int, float),
+    "BOOL": (bool,),
+    "M": (dict,),
+    "L": (list,),
+}
+_REQUIRED = ("type", "queue", "status", "retryCount", "maxRetryNumber", "createdAt")
+_WHOLE = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "payloadBytes", "resultBytes", "depth")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as stored. `item` is the whole plain item: conditions 'as seen' are made from it.
+
+    Times are epoch seconds. `payload` and `result` are JSON text when inline; otherwise the `…_ref` names the body.
+    """
+
+    task_id: TaskId
+    type: str
+    queue: str
+    priority: str
+    status: Status
+    retry_count: int
+    max_retry_number: int
+    fence: int
+    created_at: float
+    item: Item = field(repr=False, compare=False)
+    payload: str | None = field(default=None, repr=False)
+    payload_ref: str | None = None
+    due_at: float = 0
+    lock_time: float | None = None
+    lease_token: LeaseToken | None = field(default=None, repr=False)
+    timeout_seconds: float = 300
+    deadline: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    updated_at: float | None = None
+    expires_at: float | None = None
+    result: str | None = field(default=None, repr=False)
+    result_ref: str | None = None
+    blocked_count: int = 0
+    lost: int = 0
+    cancel_requested: bool = False
+    outcome: str | None = None
+    dispatch_key: str | None = None
+
+    @staticmethod
+    def from_item(item: Item) -> Task:
+        """Read a stored task. Raises MalformedItem, saying what is wrong, when the row has not a task's form."""
+        task_id = str(item.get("taskId", "?"))
+        check_form(task_id, item)
+        return Task(
+            task_id=TaskId(task_id),
+            type=item["type"],
+            queue=item["queue"],
+            priority=item.get("priority", "normal"),
+            status=Status(item["status"]),
+            retry_count=item["retryCount"],
+            max_retry_number=item["maxRetryNumber"],
+            fence=item.get("fence", 0),
+            created_at=item["createdAt"],
+            item=item,
+            payload=item.get("payload"),
+            payload_ref=item.get("payloadRef"),
+            due_at=item.get("dueAt", 0),
+            lock_time=item.get("lockTime"),
+            lease_token=item.get("leaseToken"),
+            timeout_seconds=item.get("timeoutSeconds", 300),
+            deadline=item.get("deadline"),
+            started_at=item.get("startedAt"),
+            finished_at=item.get("finishedAt"),
+            updated_at=item.get("updatedAt"),
+            expires_at=item.get("expiresAt"),
+            result=item.get("result"),
+            result_ref=item.get("resultRef"),
+            blocked_count=item.get("blockedCount", 0),
+            lost=item.get("lost", 0),
+            cancel_requested=item.get("cancelRequested", False),
+            outcome=item.get("outcome"),
+            dispatch_key=item.get("dispatchKey"),
+        )
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        return list(self.item.get("attempts", []))
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that a claim would start or has started, from 1."""
+        return self.retry_count + 1
+
+    def is_shown(self, now: float) -> bool:
+        """A terminal task past its time to live is gone for readers, even before DynamoDB removes it."""
+        return not (self.is_terminal and self.expires_at is not None and self.expires_at <= now)
+
+
+def check_form(task_id: str, item: Mapping[str, Any]) -> None:
+    """Raise MalformedItem unless every known attribute has its type and the required ones are there."""
+    for name in _REQUIRED:
+        if item.get(name) is None:
+            raise MalformedItem(task_id, f"{name} is missing")
+    for name, tag in TASK_ATTRIBUTES.items():
+        value = item.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, _PYTHON_TYPES[tag]) or (tag == "N" and isinstance(value, bool)):
+            raise MalformedItem(task_id, f"{name} has the wrong type")
+    for name in _WHOLE:
+        if name in item and not (isinstance(item[name], int) and item[name] >= 0):
+            raise MalformedItem(task_id, f"{name} is not a whole number")
+    if item["status"] not in Status.__members__:
+        raise MalformedItem(task_id, "status is unknown")
+    if item.get("priority", "normal") not in PRIORITIES:
+        raise MalformedItem(task_id, "priority is unknown")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to run one batch. `started` only grows; `cancelled` brings cancel requests to the heartbeat."""
+
+    token: LeaseToken
+    profile: str
+    lock_time: float
+    due_at: float
+    task_ids: tuple[TaskId, ...]
+    begun: str | None = None
+    closed: bool = False
+    started: frozenset[str] = frozenset()
+    cancelled: frozenset[str] = frozenset()
+
+    @staticmethod
+    def from_item(item: Item) -> Lease:
+        """Read a stored lease. Raises MalformedItem when it has not a lease's form."""
+        lease_id = str(item.get("taskId", "?"))
+        lock_time, due_at = item.get("lockTime"), item.get("dueAt")
+        if not lease_id.startswith("lease#") or not isinstance(lock_time, int | float) or due_at is None:
+            raise MalformedItem(lease_id, "not a lease, or its lockTime or dueAt is missing")
+        return Lease(
+            token=LeaseToken(lease_id.removeprefix("lease#")),
+            profile=str(item.get("profile", "default")),
+            lock_time=lock_time,
+            due_at=due_at,
+            task_ids=tuple(TaskId(task_id) for task_id in item.get("taskIds", [])),
+            begun=item.get("begun"),
+            closed=bool(item.get("closed", False)),
+            started=frozenset(item.get("started", ())),
+            cancelled=frozenset(item.get("cancelled", ())),
+        )
+
+
+@dataclass(frozen=True)
+class IndexKey:
+    """One entry of `dispatch-index`: a hint where to look, possibly stale."""
+
+    task_id: str
+    dispatch_key: str
+    due_at: float
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One line of a task's history, as stored in `attempts` (short names: every state change pays for the item)."""
+
+    number: int
+    started_at: float | None
+    ended_at: float
+    outcome: str
+    error_type: str | None = None
+    message: str | None = None
+
+    def as_entry(self) -> dict[str, Any]:
+        entry = {
+            "attempt": self.number,
+            "startedAt": self.started_at,
+            "endedAt": self.ended_at,
+            "outcome": self.outcome,
+            "errorType": self.error_type,
+            "message": self.message,
+        }
+        return {name: value for name, value in entry.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt or a task failed. `reason` is a stable word: error, timeout, permanent, worker_lost, …"""
+
+    type: str
+    message: str
+    reason: str = "error"
+
+    def as_map(self, *, at: float) -> dict[str, Any]:
+        return {"type": self.type, "message": self.message, "reason": self.reason, "at": at}

@@ -1,0 +1,132 @@
+"""What the environment of a function says, read once per container and validated. The only reader of `os.environ`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from thunderagent.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One executor profile: which function runs its batches, and how much at once."""
+
+    name: str
+    function: str
+    timeout_seconds: float = 900
+    threads: int = 10
+    max_in_flight: int = 20
+    lease_seconds: float = 300
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole configuration of a container. `ENVIRONMENT_NAMES` says which variable each field comes from."""
+
+    table_name: str
+    region: str = "us-east-1"
+    bucket_name: str | None = None
+    service_name: str = "ThunderAgent"
+    environment: str = "local"
+    executors: Mapping[str, Executor] = field(default_factory=dict)
+    executor_profile: str = "default"
+    lease_seconds: float = 300
+    lease_grace_seconds: float = 5
+    poll_busy_seconds: float = 1
+    poll_idle_seconds: float = 5
+    poll_window_seconds: float = 50
+    poll_start_jitter_seconds: float = 3
+    poll_batch_size: int = 10
+    dispatch_shards: int = 4
+    list_completed: bool = True
+    log_level: str = "INFO"
+
+
+ENVIRONMENT_NAMES: dict[str, str] = {
+    "table_name": "TABLE_NAME",
+    "region": "AWS_REGION",
+    "bucket_name": "BUCKET_NAME",
+    "service_name": "SERVICE_NAME",
+    "environment": "ENVIRONMENT",
+    "executors": "EXECUTORS",
+    "executor_profile": "EXECUTOR_PROFILE",
+    "lease_seconds": "LEASE_SECONDS",
+    "lease_grace_seconds": "LEASE_GRACE_SECONDS",
+    "poll_busy_seconds": "POLL_BUSY_SECONDS",
+    "poll_idle_seconds": "POLL_IDLE_SECONDS",
+    "poll_window_seconds": "POLL_WINDOW_SECONDS",
+    "poll_start_jitter_seconds": "POLL_START_JITTER_SECONDS",
+    "poll_batch_size": "POLL_BATCH_SIZE",
+    "dispatch_shards": "DISPATCH_SHARDS",
+    "list_completed": "LIST_COMPLETED",
+    "log_level": "LOG_LEVEL",
+}
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment. Raises ConfigurationError naming the variable and what it may be."""
+    source = os.environ if environ is None else environ
+    if not source.get("TABLE_NAME"):
+        raise ConfigurationError("TABLE_NAME is not set: it must name the task table")
+    return Settings(
+        table_name=source["TABLE_NAME"],
+        region=source.get("AWS_REGION") or source.get("AWS_DEFAULT_REGION") or "us-east-1",
+        bucket_name=source.get("BUCKET_NAME") or None,
+        service_name=source.get("SERVICE_NAME") or "ThunderAgent",
+        environment=source.get("ENVIRONMENT") or "local",
+        executors=_executors(source.get("EXECUTORS") or "{}"),
+        executor_profile=source.get("EXECUTOR_PROFILE") or "default",
+        lease_seconds=_number(source, "LEASE_SECONDS", 300, minimum=10),
+        lease_grace_seconds=_number(source, "LEASE_GRACE_SECONDS", 5, minimum=0),
+        poll_busy_seconds=_number(source, "POLL_BUSY_SECONDS", 1, minimum=0),
+        poll_idle_seconds=_number(source, "POLL_IDLE_SECONDS", 5, minimum=0),
+        poll_window_seconds=_number(source, "POLL_WINDOW_SECONDS", 50, minimum=0),
+        poll_start_jitter_seconds=_number(source, "POLL_START_JITTER_SECONDS", 3, minimum=0),
+        poll_batch_size=int(_number(source, "POLL_BATCH_SIZE", 10, minimum=1)),
+        dispatch_shards=int(_number(source, "DISPATCH_SHARDS", 4, minimum=1)),
+        list_completed=_flag(source, "LIST_COMPLETED", default=True),
+        log_level=(source.get("LOG_LEVEL") or "INFO").upper(),
+    )
+
+
+def _number(source: Mapping[str, str], name: str, default: float, *, minimum: float) -> float:
+    text = source.get(name, "")
+    if text == "":
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not minimum <= value < 1e9:
+        raise ConfigurationError(f"{name}={text!r}: a number of at least {minimum:g} is needed")
+    return value
+
+
+def _flag(source: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = source.get(name, "").lower()
+    if text not in {"", "true", "false"}:
+        raise ConfigurationError(f"{name}={text!r}: true or false is needed")
+    return default if text == "" else text == "true"
+
+
+def _executors(text: str) -> dict[str, Executor]:
+    try:
+        profiles: dict[str, dict[str, Any]] = json.loads(text)
+        return {name: _executor(name, profile) for name, profile in profiles.items()}
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"EXECUTORS is not a JSON object of executor profiles: {error!r}") from error
+
+
+def _executor(name: str, profile: Mapping[str, Any]) -> Executor:
+    return Executor(
+        name=name,
+        function=profile["function"],
+        timeout_seconds=float(profile.get("timeoutSeconds", 900)),
+        threads=int(profile.get("threads", 10)),
+        max_in_flight=int(profile.get("maxInFlight", 20)),
+        lease_seconds=float(profile.get("leaseSeconds", 300)),
+    )

@@ -1,0 +1,323 @@
+"""The task state machine as data: what may happen, from where, by whose right. Code, tests and docs read this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """The stored states of a task. Each comment says who moves a task out of it, and when."""
+
+    PENDING = "PENDING"  # a poller claims it once it is due; the API cancels it; poller or reaper expires it
+    RUNNING = "RUNNING"  # the holder of its lease token ends it; the reaper does, once that lease is closed or gone
+    SUCCESS = "SUCCESS"  # a client acknowledges the result; otherwise it stays until its time to live ends
+    FAILED = "FAILED"  # the dead letter: an operator redrives it; otherwise its time to live ends
+    DONE = "DONE"  # nobody: nothing left to do (skipped, cancelled, expired, acknowledged)
+
+
+TERMINAL = frozenset({Status.SUCCESS, Status.FAILED, Status.DONE})
+
+
+class Outcome(StrEnum):
+    """Why a task is DONE."""
+
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class Event(StrEnum):
+    SUBMIT = "submit"
+    CLAIM = "claim"
+    DEFER = "defer"
+    PARK = "park"
+    STEP = "step"
+    PROGRESS = "progress"
+    MOVE_ASIDE = "move_aside"
+    REPAIR = "repair"
+    COMMIT = "commit"
+    FINISH = "finish"
+    RETRY = "retry"
+    FAIL = "fail"
+    RELEASE = "release"
+    SNOOZE = "snooze"
+    REAP = "reap"
+    REAP_FAILED = "reap_failed"
+    CANCEL = "cancel"
+    CANCEL_REQUEST = "cancel_request"
+    CANCEL_END = "cancel_end"
+    EXPIRE = "expire"
+    UNBLOCK = "unblock"
+    PARENT_FAILED = "parent_failed"
+    REDRIVE = "redrive"
+    ACKNOWLEDGE = "acknowledge"
+
+
+class Proof(StrEnum):
+    """What the write's condition must show, besides the item's existence and its status."""
+
+    ABSENT = "the item does not exist"
+    AS_SEEN = "fence and dueAt as seen"
+    DUE_AS_SEEN = "dueAt as seen"
+    FENCE_AS_SEEN = "fence as seen"
+    READY = "due, not blocked, before its deadline, of this home region"
+    TOKEN = "the lease token is mine"
+    NOT_CANCELLED = "no cancel requested"
+    CANCEL_REQUESTED = "a cancel was requested"
+    LAPSED = "the lease token seen, of a lease that is closed or gone"
+    LATE = "the deadline has passed"
+    EDGE = "the edge to that parent exists, deleted in the same transaction"
+    STATUS_ONLY = "nothing more"
+
+
+LEASED = frozenset({"leaseToken", "lockTime", "owner"})
+LISTED = frozenset({"dispatchKey", "dueAt"})
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row: `sets` are always written, `may_set` under the stated circumstances, `removes` are gone afterwards."""
+
+    event: Event
+    source: Status | None
+    target: Status
+    proofs: tuple[Proof, ...]
+    effect: str
+    sets: frozenset[str] = field(default_factory=frozenset)
+    may_set: frozenset[str] = field(default_factory=frozenset)
+    removes: frozenset[str] = field(default_factory=frozenset)
+
+
+_HELD = (Proof.TOKEN, Proof.NOT_CANCELLED)
+_END = frozenset({"status", "updatedAt", "finishedAt", "expiresAt"})
+_END_REMOVES = frozenset({"lockTime", "owner", "deferredFor"})
+_BACK = frozenset({"status", "updatedAt", "dueAt", "dispatchKey"})
+_BACK_REMOVES = LEASED
+_BODY = frozenset({"result", "resultRef", "resultBytes"})
+_S, _F = frozenset, Status
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(Event.SUBMIT, None, _F.PENDING, (Proof.ABSENT,), "the task exists"),
+    Transition(
+        Event.CLAIM,
+        _F.PENDING,
+        _F.RUNNING,
+        (Proof.AS_SEEN, Proof.READY),
+        "lease token and lock set, fence + 1",
+        sets=_S({"status", "leaseToken", "lockTime", "owner", "fence", "startedAt", "updatedAt"}),
+        removes=_S({"deferredFor"}),
+    ),
+    Transition(
+        Event.DEFER,
+        _F.PENDING,
+        _F.PENDING,
+        (Proof.DUE_AS_SEEN,),
+        "looked at again at most 60 s later, with the reason",
+        sets=_S({"dueAt", "deferredFor", "updatedAt"}),
+    ),
+    Transition(
+        Event.PARK,
+        _F.PENDING,
+        _F.FAILED,
+        (Proof.STATUS_ONLY,),
+        "a row that can never run becomes a dead letter",
+        sets=_END | LISTED | {"error"},
+        removes=_END_REMOVES,
+    ),
+    Transition(
+        Event.STEP,
+        _F.RUNNING,
+        _F.RUNNING,
+        _HELD,
+        "the result of one step is remembered",
+        sets=_S({"steps", "updatedAt"}),
+    ),
+    Transition(
+        Event.PROGRESS,
+        _F.RUNNING,
+        _F.RUNNING,
+        _HELD,
+        "fraction and message",
+        sets=_S({"progress", "updatedAt"}),
+    ),
+    Transition(
+        Event.MOVE_ASIDE,
+        _F.RUNNING,
+        _F.RUNNING,
+        (Proof.TOKEN,),
+        "a long task leaves the head of the open partition",
+        sets=_S({"dispatchKey"}),
+    ),
+    Transition(
+        Event.REPAIR,
+        _F.RUNNING,
+        _F.RUNNING,
+        (Proof.TOKEN,),
+        "a lost lockTime is set again",
+        sets=_S({"lockTime"}),
+    ),
+    Transition(
+        Event.COMMIT,
+        _F.RUNNING,
+        _F.SUCCESS,
+        _HELD,
+        "the result is stored",
+        sets=_END | {"startedAt", "attempts"},
+        may_set=_BODY | LISTED,
+        removes=_END_REMOVES | {"error"},
+    ),
+    Transition(
+        Event.FINISH,
+        _F.RUNNING,
+        _F.DONE,
+        _HELD,
+        "the handler said there is nothing to keep (skipped)",
+        sets=_END | {"outcome", "startedAt", "attempts"},
+        may_set=LISTED | {"outcomeReason"},
+        removes=_END_REMOVES | {"error"},
+    ),
+    Transition(
+        Event.RETRY,
+        _F.RUNNING,
+        _F.PENDING,
+        _HELD,
+        "retryCount + 1, due again after the backoff",
+        sets=_BACK | {"retryCount", "error", "attempts", "exitedBy"},
+        removes=_BACK_REMOVES,
+    ),
+    Transition(
+        Event.FAIL,
+        _F.RUNNING,
+        _F.FAILED,
+        _HELD,
+        "retries used up, or a permanent error: the dead letter",
+        sets=_END | LISTED | {"error", "startedAt", "attempts"},
+        may_set=_BODY,
+        removes=_END_REMOVES,
+    ),
+    Transition(
+        Event.RELEASE,
+        _F.RUNNING,
+        _F.PENDING,
+        _HELD,
+        "handed back unharmed, 1-5 s later",
+        sets=_BACK | {"exitedBy"},
+        removes=_BACK_REMOVES,
+    ),
+    Transition(
+        Event.SNOOZE,
+        _F.RUNNING,
+        _F.PENDING,
+        _HELD,
+        "later, no retry spent",
+        sets=_BACK | {"exitedBy", "attempts"},
+        removes=_BACK_REMOVES,
+    ),
+    Transition(
+        Event.REAP,
+        _F.RUNNING,
+        _F.PENDING,
+        (Proof.LAPSED, Proof.NOT_CANCELLED),
+        "a started attempt costs a retry and raises lost; one that never started is free",
+        sets=_BACK | {"exitedBy"},
+        may_set=_S({"retryCount", "lost", "error", "attempts"}),
+        removes=_BACK_REMOVES,
+    ),
+    Transition(
+        Event.REAP_FAILED,
+        _F.RUNNING,
+        _F.FAILED,
+        (Proof.LAPSED, Proof.NOT_CANCELLED),
+        "the worker was lost and no retry is left",
+        sets=_END | LISTED | {"error", "attempts", "lost"},
+        removes=_END_REMOVES,
+    ),
+    Transition(
+        Event.CANCEL,
+        _F.PENDING,
+        _F.DONE,
+        (Proof.STATUS_ONLY,),
+        "outcome cancelled",
+        sets=_END | {"outcome"},
+        may_set=LISTED | {"outcomeReason", "operator"},
+        removes=_END_REMOVES | {"blockedCount"},
+    ),
+    Transition(
+        Event.CANCEL_REQUEST,
+        _F.RUNNING,
+        _F.RUNNING,
+        (Proof.TOKEN,),
+        "no exit but CANCEL_END is open any more",
+        sets=_S({"cancelRequested", "updatedAt"}),
+        may_set=_S({"outcomeReason", "operator"}),
+    ),
+    Transition(
+        Event.CANCEL_END,
+        _F.RUNNING,
+        _F.DONE,
+        (Proof.TOKEN, Proof.CANCEL_REQUESTED),
+        "outcome cancelled",
+        sets=_END | {"outcome"},
+        may_set=LISTED | {"attempts", "startedAt"},
+        removes=_END_REMOVES,
+    ),
+    Transition(
+        Event.EXPIRE,
+        _F.PENDING,
+        _F.DONE,
+        (Proof.LATE,),
+        "outcome expired",
+        sets=_END | {"outcome"},
+        may_set=LISTED,
+        removes=_END_REMOVES | {"blockedCount"},
+    ),
+    Transition(
+        Event.UNBLOCK,
+        _F.PENDING,
+        _F.PENDING,
+        (Proof.EDGE,),
+        "blockedCount - 1; the last one makes it due",
+        sets=_S({"blockedCount", "updatedAt"}),
+        may_set=LISTED,
+    ),
+    Transition(
+        Event.PARENT_FAILED,
+        _F.PENDING,
+        _F.FAILED,
+        (Proof.STATUS_ONLY,),
+        "the error names the parent",
+        sets=_END | LISTED | {"error"},
+        removes=_END_REMOVES | {"blockedCount"},
+    ),
+    Transition(
+        Event.REDRIVE,
+        _F.FAILED,
+        _F.PENDING,
+        (Proof.FENCE_AS_SEEN,),
+        "a full budget again; history and steps kept",
+        sets=_BACK | {"retryCount", "lost", "fence", "redriveIds"},
+        may_set=_S({"operator", "blockedCount"}),
+        removes=LEASED | {"expiresAt", "finishedAt", "cancelRequested", "exitedBy", "deferredFor"},
+    ),
+    Transition(
+        Event.ACKNOWLEDGE,
+        _F.SUCCESS,
+        _F.DONE,
+        (Proof.STATUS_ONLY,),
+        "the result was collected",
+        sets=_S({"status", "updatedAt", "outcome"}),
+        may_set=LISTED,
+    ),
+)
+
+
+def transitions_for(event: Event) -> tuple[Transition, ...]:
+    """The rows of one event (one each today; a caller must not rely on that)."""
+    return tuple(row for row in TRANSITIONS if row.event is event)
+
+
+def allows(event: Event, status: Status) -> bool:
+    """Whether the event may happen to a task in that state."""
+    return any(row.source is status for row in transitions_for(event))

@@ -1,0 +1,145 @@
+"""The `send` and `invoke` seams over botocore: one request, one answer, errors translated. No retries here (see store).
+
+The one place that knows botocore in the functions. Importing it does not import botocore; building a seam does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from thunderagent.errors import (
+    ConditionFailed,
+    DispatchError,
+    OutcomeUnknown,
+    StoreRefused,
+    StoreThrottled,
+    TransactionCancelled,
+)
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+    from thunderagent.store import Send
+
+THROTTLES = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "Throttling",
+        "RequestLimitExceeded",
+        "TooManyRequestsException",
+    }
+)
+CONNECT_SECONDS, READ_SECONDS = 2, 8
+
+Invoke = Callable[[str, bytes], None]
+
+
+def boto_client(service: str, *, region: str, endpoint_url: str | None = None, **options: Any) -> BaseClient:
+    """A botocore client that sends every request exactly once. The default session is per process and kept."""
+    from botocore.config import Config
+    from botocore.session import get_session
+
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        max_pool_connections=64,
+        tcp_keepalive=True,
+        parameter_validation=False,
+    )
+    return get_session().create_client(service, region_name=region, endpoint_url=endpoint_url, config=config, **options)
+
+
+def boto_send(client: BaseClient) -> Send:
+    """`send` over a DynamoDB client of botocore."""
+    from botocore import xform_name
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    def send(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            answer: Mapping[str, Any] = getattr(client, xform_name(operation))(**arguments)
+        except ClientError as error:
+            raise translate(operation, error.response) from error
+        except BotoCoreError as error:
+            raise OutcomeUnknown(operation, type(error).__name__, str(error)) from error
+        return answer
+
+    return send
+
+
+def translate(operation: str, response: Mapping[str, Any]) -> Exception:
+    """DynamoDB's error answer as one of ours."""
+    error = response.get("Error", {})
+    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailed(operation, response.get("Item"))
+    if code == "TransactionCanceledException":
+        reasons = response.get("CancellationReasons", [])
+        return TransactionCancelled(operation, [(str(r.get("Code")), r.get("Item")) for r in reasons])
+    if code in THROTTLES:
+        return StoreThrottled(operation, code, message)
+    if status >= 500:
+        return OutcomeUnknown(operation, code, message)
+    return StoreRefused(operation, code, message)
+
+
+def boto_invoke(client: Any) -> Invoke:
+    """`invoke(function, event)` asynchronously over a Lambda client. Raises DispatchError; accepted proves nothing."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    def invoke(function: str, event: bytes) -> None:
+        try:
+            client.invoke(FunctionName=function, InvocationType="Event", Payload=event)
+        except ClientError as error:
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            raise DispatchError(function, code, accepted=None if status >= 500 else False) from error
+        except BotoCoreError as error:
+            raise DispatchError(function, type(error).__name__, accepted=None) from error
+
+    return invoke
+
+
+@dataclass
+class Meter:
+    """Capacity units and requests since the last `take`. Thread-safe."""
+
+    write_units: float = 0
+    read_units: float = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, operation: str, answer: Mapping[str, Any]) -> None:
+        consumed = answer.get("ConsumedCapacity") or []
+        entries = consumed if isinstance(consumed, list) else [consumed]
+        units = sum(float(entry.get("CapacityUnits", 0)) for entry in entries)
+        with self._lock:
+            self.calls[operation] += 1
+            if operation in {"GetItem", "BatchGetItem", "Query"}:
+                self.read_units += units
+            else:
+                self.write_units += units
+
+    def take(self) -> tuple[float, float, Counter[str]]:
+        """(write units, read units, calls by operation) since the last take, which this resets."""
+        with self._lock:
+            taken = (self.write_units, self.read_units, self.calls)
+            self.write_units, self.read_units, self.calls = 0, 0, Counter()
+        return taken
+
+
+def metered(send: Send, meter: Meter) -> Send:
+    """The same seam, asking DynamoDB what each request consumed. Refused writes cost too, but report nothing."""
+
+    def measured(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = send(operation, {**arguments, "ReturnConsumedCapacity": "TOTAL"})
+        meter.add(operation, answer)
+        return answer
+
+    return measured
