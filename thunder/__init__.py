@@ -1,0 +1,1 @@
+"""The operator's side of ThunderAgent: the command line and the embedded AWS it can run."""

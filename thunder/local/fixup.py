@@ -1,0 +1,162 @@
+"""What ministack's CloudFormation drops silently, applied after a deployment through the services' own APIs.
+
+The deployed template says what was asked for: the table's TTL, point-in-time recovery and encryption, and the bucket's
+lifecycle and tags. Each of them comes out as one API call, planned without I/O. Beside that, bucket policies lose the
+clause that refuses requests without TLS: the embedded AWS is plain HTTP on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thunder.local.aws import client
+from thunder.local.errors import LocalError
+
+
+@dataclass(frozen=True)
+class Call:
+    """One API call: the operation by its client method's name."""
+
+    service: str
+    operation: str
+    arguments: dict[str, Any]
+
+
+def fix_up(endpoint: str, stacks: Sequence[str]) -> list[Call]:
+    """Applies to the deployed stacks what was dropped; repeatable. Returns the calls made."""
+    cloudformation = client("cloudformation", endpoint)
+    made = []
+    for stack in stacks:
+        template = _template(cloudformation, stack)
+        ids = _physical_ids(cloudformation, stack)
+        for name, resource in template["Resources"].items():
+            calls = list(dropped(resource["Type"], resource.get("Properties", {}), ids.get(name, "")))
+            for call in calls:
+                _apply(endpoint, call)
+            made += calls
+            if resource["Type"] == "AWS::S3::Bucket":
+                allow_plain_http(_s3(endpoint), ids[name])
+    return made
+
+
+def dropped(resource_type: str, properties: Mapping[str, Any], physical_id: str) -> Iterator[Call]:
+    """The calls that give this resource the properties ministack's CloudFormation drops."""
+    planner = _PLANNERS.get(resource_type)
+    if planner:
+        yield from planner(properties, physical_id)
+
+
+def allow_plain_http(s3: Any, bucket: str) -> None:
+    """Takes the statements that deny access without TLS out of a bucket's policy, and keeps all others."""
+    try:
+        policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
+    except s3.exceptions.ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucketPolicy":
+            raise
+        return
+    kept = [statement for statement in policy["Statement"] if not _demands_tls(statement)]
+    if not kept:
+        s3.delete_bucket_policy(Bucket=bucket)
+    elif len(kept) < len(policy["Statement"]):
+        s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({**policy, "Statement": kept}))
+
+
+def _table(properties: Mapping[str, Any], table: str) -> Iterator[Call]:
+    ttl = properties.get("TimeToLiveSpecification", {})
+    if ttl.get("Enabled"):
+        wanted = {"Enabled": True, "AttributeName": ttl["AttributeName"]}
+        yield Call("dynamodb", "update_time_to_live", {"TableName": table, "TimeToLiveSpecification": wanted})
+    if _recovery(properties).get("PointInTimeRecoveryEnabled"):
+        recovery = {"PointInTimeRecoveryEnabled": True}
+        arguments = {"TableName": table, "PointInTimeRecoverySpecification": recovery}
+        yield Call("dynamodb", "update_continuous_backups", arguments)
+    encryption = properties.get("SSESpecification", {})
+    if encryption.get("SSEEnabled"):
+        wanted = {"Enabled": True, "SSEType": encryption.get("SSEType", "KMS")}
+        yield Call("dynamodb", "update_table", {"TableName": table, "SSESpecification": wanted})
+
+
+def _recovery(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A Table says it of itself, a GlobalTable of each replica; here there is one region, and so one replica."""
+    replicas = properties.get("Replicas") or [properties]
+    recovery: Mapping[str, Any] = replicas[0].get("PointInTimeRecoverySpecification", {})
+    return recovery
+
+
+def _bucket(properties: Mapping[str, Any], bucket: str) -> Iterator[Call]:
+    if tags := properties.get("Tags"):
+        yield Call("s3", "put_bucket_tagging", {"Bucket": bucket, "Tagging": {"TagSet": [dict(tag) for tag in tags]}})
+    if rules := properties.get("LifecycleConfiguration", {}).get("Rules"):
+        lifecycle = {"Rules": [lifecycle_rule(rule, number) for number, rule in enumerate(rules)]}
+        arguments = {"Bucket": bucket, "LifecycleConfiguration": lifecycle}
+        yield Call("s3", "put_bucket_lifecycle_configuration", arguments)
+
+
+def lifecycle_rule(rule: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A lifecycle rule as CloudFormation writes it, in the form of S3's own API.
+
+    Raises LocalError on a property without a known form: dropping it silently is the very thing mended here.
+    """
+    answer: dict[str, Any] = {"ID": f"rule-{number}", "Filter": {"Prefix": ""}}
+    for name, value in rule.items():
+        translate = _RULE_PROPERTIES.get(name)
+        if translate is None:
+            raise LocalError(f"the lifecycle property {name} has no translation for the embedded AWS yet")
+        answer.update(translate(value))
+    return answer
+
+
+def _transition(transition: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Days": transition["TransitionInDays"], "StorageClass": transition["StorageClass"]}
+
+
+_RULE_PROPERTIES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "Id": lambda value: {"ID": value},
+    "Status": lambda value: {"Status": value},
+    "Prefix": lambda value: {"Filter": {"Prefix": value}},
+    "ExpirationInDays": lambda value: {"Expiration": {"Days": value}},
+    "ExpiredObjectDeleteMarker": lambda value: {"Expiration": {"ExpiredObjectDeleteMarker": value}},
+    "Transitions": lambda value: {"Transitions": [_transition(transition) for transition in value]},
+    "AbortIncompleteMultipartUpload": lambda value: {"AbortIncompleteMultipartUpload": dict(value)},
+    "NoncurrentVersionExpiration": lambda value: {"NoncurrentVersionExpiration": dict(value)},
+}
+
+_PLANNERS: dict[str, Callable[[Mapping[str, Any], str], Iterator[Call]]] = {
+    "AWS::DynamoDB::Table": _table,
+    "AWS::DynamoDB::GlobalTable": _table,
+    "AWS::S3::Bucket": _bucket,
+}
+
+
+def _demands_tls(statement: Mapping[str, Any]) -> bool:
+    condition = statement.get("Condition", {}).get("Bool", {})
+    return statement["Effect"] == "Deny" and str(condition.get("aws:SecureTransport")).lower() == "false"
+
+
+def _apply(endpoint: str, call: Call) -> None:
+    service = _s3(endpoint) if call.service == "s3" else client(call.service, endpoint)
+    try:
+        getattr(service, call.operation)(**call.arguments)
+    except service.exceptions.ClientError as error:
+        # A table that has its TTL refuses to be given it again; DynamoDB on AWS does the same.
+        if "already enabled" not in error.response["Error"]["Message"]:
+            raise
+
+
+def _s3(endpoint: str) -> Any:
+    return client("s3", endpoint, s3={"addressing_style": "path"})
+
+
+def _template(cloudformation: Any, stack: str) -> dict[str, Any]:
+    """The template as deployed; botocore has parsed a JSON one already."""
+    body = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    template: dict[str, Any] = json.loads(body) if isinstance(body, str) else body
+    return template
+
+
+def _physical_ids(cloudformation: Any, stack: str) -> dict[str, str]:
+    resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    return {resource["LogicalResourceId"]: resource["PhysicalResourceId"] for resource in resources}
