@@ -133,9 +133,15 @@ def describe(summary: dict[str, Any]) -> str:
         f"{summary['days']} days. Mean temperature {_number(warmth['mean'])} °C, {_departure(warmth['departure'])}. "
         f"Highest {_number(warmth['highest']['value'])} °C on {_spoken(warmth['highest']['on'])}, "
         f"lowest {_number(warmth['lowest']['value'])} °C on {_spoken(warmth['lowest']['on'])}. "
-        f"Precipitation {_number(water['total'])} mm on {_count(water['wetDays'], 'day')}, "
-        f"most on {_spoken(water['wettest']['on'])} with {_number(water['wettest']['value'])} mm."
+        f"{_rainfall(water)}"
     )
+
+
+def _rainfall(water: dict[str, Any]) -> str:
+    if not water["wetDays"]:
+        return "No precipitation."
+    most = f"most on {_spoken(water['wettest']['on'])} with {_number(water['wettest']['value'])} mm"
+    return f"Precipitation {_number(water['total'])} mm on {_count(water['wetDays'], 'day')}, {most}."
 
 
 def _heading(summary: dict[str, Any]) -> Iterator[str]:

@@ -4,10 +4,10 @@ import csv
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from math import fsum
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -29,10 +29,6 @@ class Day:
     low: float
     wind: float
     sky: str
-
-    @property
-    def mean(self) -> float:
-        return (self.high + self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -111,13 +107,13 @@ def summarise(station: Station, period: Period) -> dict[str, Any]:
         "temperature": _temperature(station, days),
         "precipitation": {
             "unit": "mm",
-            "total": round(fsum(day.rain for day in days), 1),
+            "total": _tenths(_total(day.rain for day in days)),
             "wetDays": sum(day.rain > 0 for day in days),
             "wettest": _extreme(days, lambda day: day.rain, max),
         },
         "wind": {
             "unit": "m/s",
-            "mean": round(fmean(day.wind for day in days), 1),
+            "mean": _tenths(_total(day.wind for day in days) / len(days)),
             "strongest": _extreme(days, lambda day: day.wind, max),
         },
         "skies": _skies(days),
@@ -125,12 +121,12 @@ def summarise(station: Station, period: Period) -> dict[str, Any]:
 
 
 def _temperature(station: Station, days: Sequence[Day]) -> dict[str, Any]:
-    mean = fmean(day.mean for day in days)
-    typical = fmean(station.typical(day.on).mean for day in days)
+    mean = _total(value for day in days for value in (day.high, day.low)) / (2 * len(days))
+    usual = fmean(station.typical(day.on).mean for day in days)
     return {
         "unit": "°C",
-        "mean": round(mean, 1),
-        "departure": round(mean - typical, 1),
+        "mean": _tenths(mean),
+        "departure": _tenths(mean - Decimal(usual)),
         "highest": _extreme(days, lambda day: day.high, max),
         "lowest": _extreme(days, lambda day: day.low, min),
         "frostDays": sum(day.low < 0 for day in days),
@@ -140,6 +136,16 @@ def _temperature(station: Station, days: Sequence[Day]) -> dict[str, Any]:
 def _extreme(days: Sequence[Day], figure: Callable[[Day], float], pick: Callable[..., Day]) -> dict[str, Any]:
     day = pick(days, key=figure)
     return {"value": figure(day), "on": day.on.isoformat()}
+
+
+def _total(figures: Iterable[float]) -> Decimal:
+    """The exact sum of figures as the dataset writes them: in binary, a mean of 2.65 may come out just below it."""
+    return sum((Decimal(str(figure)) for figure in figures), Decimal())
+
+
+def _tenths(value: Decimal) -> float:
+    """To one decimal as people round, half away from zero, and never a negative zero."""
+    return float(value.quantize(Decimal("0.1"), ROUND_HALF_UP)) + 0.0
 
 
 def _skies(days: Sequence[Day]) -> dict[str, int]:

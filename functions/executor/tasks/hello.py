@@ -1,8 +1,9 @@
 """A first handler, to copy from.
 
 A handler is a plain function of the payload (the JSON value that was submitted) and `ctx` (what is known of this
-attempt). What it returns is the task's result. What it raises is retried, at most `max_retries` times, each time a little
-later. Work may be done twice, for a machine can die between the work and its record: see to it that twice does no harm.
+attempt). What it returns is the task's result. What it raises is retried, at most `max_retries` times, each time a
+little later. Work may be done twice, for a machine can die between the work and its record: see to it that twice does
+no harm.
 
 Try it: `thunder task submit hello.greet --payload '{"name": "Ada"}' --wait`.
 """

@@ -56,4 +56,4 @@ def test_the_glossary_defines_each_word_once() -> None:
     words = re.findall(r"^\| ([a-z][a-z ]*) \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
     terms = [word for word in words if word != "word"]
     assert sorted(terms) == sorted(set(terms))
-    assert HOUSE_WORDS <= set(terms)
+    assert HOUSE_WORDS.issubset(terms)
