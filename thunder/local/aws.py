@@ -94,7 +94,7 @@ def free_port(*, remembered: int | None = None) -> int:
     raise LocalError("no free port on 127.0.0.1")
 
 
-def client(service: str, endpoint: str, **options: Any) -> Any:
+def client(service: str, endpoint: str) -> Any:
     """A client of the embedded AWS, as its root user, blind to the operator's own AWS and proxy configuration."""
     import botocore.session
     from botocore.config import Config
@@ -106,7 +106,8 @@ def client(service: str, endpoint: str, **options: Any) -> Any:
         endpoint_url=endpoint,
         aws_access_key_id=ACCESS_KEY_ID,
         aws_secret_access_key=SECRET_ACCESS_KEY,
-        config=Config(retries={"max_attempts": 2}, read_timeout=120, proxies={}, **options),
+        # Path style, since a bucket's own host name does not resolve on loopback.
+        config=Config(retries={"max_attempts": 2}, read_timeout=120, proxies={}, s3={"addressing_style": "path"}),
     )
 
 

@@ -137,7 +137,7 @@ def _stack_exists(endpoint: str, name: str) -> bool:
 
 def _drop_bucket_policy(endpoint: str) -> None:
     """The bootstrap bucket's policy refuses requests without TLS, which is right on AWS and fatal here."""
-    cloudformation, s3 = client("cloudformation", endpoint), client("s3", endpoint, s3={"addressing_style": "path"})
+    cloudformation, s3 = client("cloudformation", endpoint), client("s3", endpoint)
     resource = cloudformation.describe_stack_resource(StackName=TOOLKIT_STACK, LogicalResourceId="StagingBucket")
     with suppress(s3.exceptions.ClientError):
         s3.delete_bucket_policy(Bucket=resource["StackResourceDetail"]["PhysicalResourceId"])

@@ -1,8 +1,7 @@
 """What ministack's CloudFormation drops silently, applied after a deployment through the services' own APIs.
 
 The deployed template says what was asked for: the table's TTL, point-in-time recovery and encryption, and the bucket's
-lifecycle and tags. Each of them comes out as one API call, planned without I/O. Beside that, bucket policies lose the
-clause that refuses requests without TLS: the embedded AWS is plain HTTP on loopback.
+lifecycle and tags. Each of them comes out as one API call, planned without I/O.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ def fix_up(endpoint: str, stacks: Sequence[str]) -> list[Call]:
             for call in calls:
                 _apply(endpoint, call)
             made += calls
-            if resource["Type"] == "AWS::S3::Bucket":
-                allow_plain_http(_s3(endpoint), ids[name])
     return made
 
 
@@ -47,21 +44,6 @@ def dropped(resource_type: str, properties: Mapping[str, Any], physical_id: str)
     planner = _PLANNERS.get(resource_type)
     if planner:
         yield from planner(properties, physical_id)
-
-
-def allow_plain_http(s3: Any, bucket: str) -> None:
-    """Takes the statements that deny access without TLS out of a bucket's policy, and keeps all others."""
-    try:
-        policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
-    except s3.exceptions.ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchBucketPolicy":
-            raise
-        return
-    kept = [statement for statement in policy["Statement"] if not _demands_tls(statement)]
-    if not kept:
-        s3.delete_bucket_policy(Bucket=bucket)
-    elif len(kept) < len(policy["Statement"]):
-        s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({**policy, "Statement": kept}))
 
 
 def _table(properties: Mapping[str, Any], table: str) -> Iterator[Call]:
@@ -131,23 +113,14 @@ _PLANNERS: dict[str, Callable[[Mapping[str, Any], str], Iterator[Call]]] = {
 }
 
 
-def _demands_tls(statement: Mapping[str, Any]) -> bool:
-    condition = statement.get("Condition", {}).get("Bool", {})
-    return statement["Effect"] == "Deny" and str(condition.get("aws:SecureTransport")).lower() == "false"
-
-
 def _apply(endpoint: str, call: Call) -> None:
-    service = _s3(endpoint) if call.service == "s3" else client(call.service, endpoint)
+    service = client(call.service, endpoint)
     try:
         getattr(service, call.operation)(**call.arguments)
     except service.exceptions.ClientError as error:
         # A table that has its TTL refuses to be given it again; DynamoDB on AWS does the same.
         if "already enabled" not in error.response["Error"]["Message"]:
             raise
-
-
-def _s3(endpoint: str) -> Any:
-    return client("s3", endpoint, s3={"addressing_style": "path"})
 
 
 def _template(cloudformation: Any, stack: str) -> dict[str, Any]:

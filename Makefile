@@ -1,0 +1,124 @@
+# Everything is installed inside the checkout: Python packages, Node and the CDK CLI in .venv/ and node_modules/.
+# A stamp below .venv/stamps says what is done already; it is older than what it was made from when that changed.
+
+PYTHON ?= python3
+ENV ?=
+BIN := .venv/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+STAMPS := .venv/stamps
+
+# Bytecode is worth having: the functions and tools are started often.
+unexport PYTHONDONTWRITEBYTECODE
+# The operator's virtual environment, if one is active, is not ours.
+unexport VIRTUAL_ENV
+unexport PYTHONHOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo up down test lint types layers registry synth deploy bench clean
+.DELETE_ON_ERROR:
+
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---- tools ----------------------------------------------------------------------------------------------------------
+
+setup: $(STAMPS)/thunder $(STAMPS)/embedded $(STAMPS)/node ## Install what running and deploying need, inside the checkout
+
+setup-dev: setup $(STAMPS)/dev
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH: install Python 3.11 or later" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$$($(PYTHON) --version) is too old: Python 3.11 or later is needed (make PYTHON=/path/to/python3.12 …)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) has no venv module (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@echo "==> creating .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/python: requirements.txt | $(STAMPS)/venv
+	@echo "==> installing the CDK, the CLI and Node into .venv (the first time about 150 MB)"
+	@$(PIP) install -r requirements.txt
+	@touch $@
+
+$(STAMPS)/thunder: pyproject.toml $(STAMPS)/python
+	@echo "==> installing the command $(BIN)/thunder"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/embedded: requirements-local.txt | $(STAMPS)/venv
+	@echo "==> installing the embedded AWS into .venv/embedded"
+	@$(PY) -m venv --without-pip .venv/embedded
+	@$(PIP) --python .venv/embedded/bin/python install -r requirements-local.txt
+	@touch $@
+
+$(STAMPS)/node: package-lock.json $(STAMPS)/python
+	@echo "==> installing the CDK command line into node_modules"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(STAMPS)/dev: requirements-dev.txt $(STAMPS)/python
+	@echo "==> installing the tools of make test"
+	@$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+# ---- what is deployed -----------------------------------------------------------------------------------------------
+
+layers: $(STAMPS)/layers ## Build the layer of third-party packages
+
+$(STAMPS)/layers: layers/dependencies/requirements.txt $(STAMPS)/python
+	@echo "==> building the dependency layer"
+	@rm -rf build/layers/dependencies
+	@$(PIP) install --quiet --no-compile --no-deps --only-binary :all: --target build/layers/dependencies/python \
+		-r layers/dependencies/requirements.txt
+	@touch $@
+
+registry: setup ## Declare the task types of the handlers (ENV, default local)
+	@$(BIN)/thunder registry build --env $(or $(ENV),local)
+
+synth: setup layers registry ## Synthesise the stacks (ENV, default local) into cdk.out
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/node node_modules/aws-cdk/bin/cdk synth --quiet -c env=$(or $(ENV),local)
+
+deploy: ## Deploy to the account of the current AWS credentials (ENV=dev|prod)
+	@test -n "$(ENV)" || { echo "say which environment: make deploy ENV=dev" >&2; exit 2; }
+	@$(MAKE) --no-print-directory setup layers registry ENV=$(ENV)
+	@$(PY) -m thunder.deployment $(ENV)
+
+# ---- on this machine ------------------------------------------------------------------------------------------------
+
+demo: setup layers ## Deploy the real stack to an embedded AWS, run real tasks through it, and leave nothing running
+	@$(MAKE) --no-print-directory registry ENV=local
+	@trap '$(BIN)/thunder local down' EXIT; trap 'exit 130' INT TERM; \
+		$(BIN)/thunder local up && $(PY) -m examples.demo
+
+up: setup layers ## Start the embedded AWS and deploy the stack to it, and leave both up
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(BIN)/thunder local up
+
+down: setup ## End what `make up` started
+	@$(BIN)/thunder local down
+
+# ---- checks ---------------------------------------------------------------------------------------------------------
+
+test: setup-dev layers ## Every check and every test, end to end included
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(MAKE) --no-print-directory lint types
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+lint: setup-dev ## Style and module boundaries
+	@echo "==> ruff, import-linter"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+
+types: setup-dev ## mypy, strict
+	@echo "==> mypy"
+	@$(BIN)/mypy
+
+bench: setup-dev ## What the figures in docs/ come from
+	@$(PY) -m bench
+
+clean: ## Remove everything made or installed in the checkout
+	@if [ -x $(BIN)/thunder ]; then $(BIN)/thunder local down; fi
+	@rm -rf .venv node_modules build cdk.out .thunder

@@ -1,0 +1,1 @@
+"""The command `thunder`: parse, call, print."""

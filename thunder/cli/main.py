@@ -1,0 +1,51 @@
+"""The entry point: a table of nouns, each imported only when it is used, so that `thunder --help` is instant."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from thunder.cli.options import Noun
+
+NOUNS = {
+    "local": ("thunder.cli.local", "The whole stack on this machine: up, down, status, logs."),
+    "registry": ("thunder.cli.registry", "The declared task types and queues: build, show."),
+}
+"""Command → the module that holds it, under the same name, and the line for `thunder --help`."""
+
+
+class Nouns(Noun):
+    """The root group over NOUNS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in NOUNS:
+            return None
+        module = import_module(NOUNS[cmd_name][0])
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table: click's own would import every noun for its first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in NOUNS.items()])
+
+
+def print_version(ctx: click.Context, param: click.Parameter, asked: Any) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"thunder-agent {version('thunder-agent')}")
+        ctx.exit()
+
+
+@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Print it.")
+def main() -> None:
+    """Operate ThunderAgent. Data go to stdout, progress to stderr.
+
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict.
+    """
