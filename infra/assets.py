@@ -1,0 +1,141 @@
+"""What goes into each Lambda asset: clean copies of source trees, the same bytes from the same sources.
+
+Caches, tests and local settings stay out, and native code is refused: an asset built here runs on any CPU and any
+Python it says it runs on, without Docker. CDK is not imported.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from infra.config import ROOT, ExecutorProfile
+
+EXCLUDED = (
+    ".*",
+    "__pycache__",
+    "*.py[cod]",
+    "*.egg-info",
+    "tests",
+    "test_*.py",
+    "conftest.py",
+    "node_modules",
+)
+NATIVE = ("*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll")
+RESERVED_NAMES = ("handler", "thunderagent", "thunderagent_registry")
+
+
+class AssetError(Exception):
+    """An asset cannot be made; the text says which file is in the way or which command makes what is missing."""
+
+
+@contextmanager
+def staged(parts: Mapping[str, Path]) -> Iterator[str]:
+    """A temporary directory holding a clean copy of each part under its name (`.`: at the top).
+
+    Raises AssetError when a part is missing or holds native code.
+    """
+    with TemporaryDirectory(prefix="thunder-asset-") as directory:
+        for name, source in parts.items():
+            _copy(source, Path(directory) / name)
+        yield directory
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_file():
+        shutil.copyfile(source, target)
+        return
+    for path in clean_files(source):
+        destination = target / path.relative_to(source)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, destination)
+
+
+def clean_files(source: Path) -> Iterator[Path]:
+    """The files of a tree that belong into an asset, in order. Raises AssetError on native code or an empty tree."""
+    found = False
+    for path in sorted(source.rglob("*")):
+        if not path.is_file() or _excluded(path.relative_to(source)):
+            continue
+        if _matches(path.name, NATIVE):
+            raise AssetError(
+                f"{path}: native code for one platform, but the functions run on arm64 Linux whatever machine "
+                "builds them; only pure Python may be packaged"
+            )
+        found = True
+        yield path
+    if not found:
+        raise AssetError(f"{source}: nothing to put into an asset")
+
+
+def _excluded(path: Path) -> bool:
+    return any(_matches(part, EXCLUDED) for part in path.parts)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where the sources of the assets are. Each `…_parts` is what `staged` takes; AssetError says what is missing."""
+
+    root: Path = ROOT
+
+    @property
+    def openapi(self) -> Path:
+        return self.root / "layers" / "thunderagent" / "python" / "thunderagent" / "openapi.json"
+
+    @property
+    def requirements(self) -> Path:
+        return self.root / "layers" / "dependencies" / "requirements.txt"
+
+    @property
+    def dependencies(self) -> Path:
+        return self.root / "build" / "layers" / "dependencies"
+
+    def function_parts(self, name: str) -> dict[str, Path]:
+        """The asset of `functions/<name>`: its own directory."""
+        return {".": _existing(self.root / "functions" / name, f"functions/{name} is missing")}
+
+    def executor_parts(self, profile: ExecutorProfile) -> dict[str, Path]:
+        """The asset of a profile: the entry point, and each handlers directory beside it under its own name."""
+        key = f"executors.{profile.name}"
+        entry = self.root / profile.code / "handler.py"
+        parts = {entry.name: _existing(entry, f"{key}.code: {profile.code}/handler.py is missing")}
+        for handlers in profile.handlers:
+            path = _existing(self.root / handlers, f"{key}.handlers: {handlers} is missing")
+            if path.name in parts or path.name in RESERVED_NAMES:
+                raise AssetError(f"{key}.handlers: {handlers}: the name {path.name!r} is already taken")
+            parts[path.name] = path
+        return parts
+
+    def library_parts(self) -> dict[str, Path]:
+        return {".": self.root / "layers" / "thunderagent"}
+
+    def dependencies_parts(self) -> dict[str, Path]:
+        """The dependency layer as built, if it was built from the requirements as they are."""
+        made_from = self.dependencies / self.requirements.name
+        if not made_from.is_file() or not (self.dependencies / "python").is_dir():
+            raise AssetError(f"{self.dependencies} is missing: run `make layers`")
+        if made_from.read_text() != self.requirements.read_text():
+            raise AssetError(f"{self.dependencies} was built from other requirements: run `make layers`")
+        return {"python": self.dependencies / "python"}
+
+    def registry_parts(self, environment: str) -> dict[str, Path]:
+        """The registry layer of one environment."""
+        python = self.root / "build" / "registry" / environment / "python"
+        registry = python / "thunderagent_registry" / "registry.json"
+        _existing(registry, f"{registry} is missing: run `thunder registry build --env {environment}`")
+        return {"python": python}
+
+
+def _existing(path: Path, complaint: str) -> Path:
+    if not path.exists():
+        raise AssetError(complaint)
+    return path

@@ -1,0 +1,41 @@
+"""Where every alarm goes."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+LOGICAL_ID = "AlarmTopic"
+
+
+class AlarmTopic(Construct):
+    """One topic; an email subscription where configured, otherwise synthesis says that nobody listens yet."""
+
+    def __init__(self, scope: Construct, id: str, *, email: str | None, enforce_tls: bool, quiet: bool) -> None:
+        super().__init__(scope, id)
+        self.topic = sns.Topic(self, "Topic", display_name="ThunderAgent alarms", enforce_ssl=enforce_tls)
+        resource = self.topic.node.default_child
+        assert isinstance(resource, sns.CfnTopic)
+        resource.override_logical_id(LOGICAL_ID)  # another one would lose its subscriptions
+        self._admit_alarms()
+        if email is not None:
+            self.topic.add_subscription(subscriptions.EmailSubscription(email))
+        elif not quiet:
+            Validations.of(self).add_warning(
+                "thunder:alarms-unheard", "alarmEmail is not set: subscribe to the output AlarmTopicArn to hear alarms"
+            )
+
+    def _admit_alarms(self) -> None:
+        """A topic policy of our own replaces SNS's default one, under which CloudWatch could publish."""
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                actions=["sns:Publish"],
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+            )
+        )

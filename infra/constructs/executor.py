@@ -1,0 +1,65 @@
+"""An executor: the function that runs the leased batches of one profile."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda_destinations as destinations
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.config import ExecutorProfile, FunctionSize
+from infra.constructs.service_function import HouseDefaults, ServiceFunction
+from infra.constructs.task_bucket import BODIES, REPORTS, grant_objects
+from infra.constructs.task_table import grant_items
+
+ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
+
+
+class Executor(Construct):
+    """Invoked asynchronously by the poller, once per lease.
+
+    An event older than the lease is worthless (its begin is refused), so Lambda drops it into `undelivered` by then.
+    What a handler may do beyond tasks and reports is granted by its owner on `role`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        house: HouseDefaults,
+        profile: ExecutorProfile,
+        table: dynamodb.ITableV2,
+        bucket: s3.IBucket,
+        undelivered: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, id)
+        self.profile = profile
+        service_function = ServiceFunction(
+            self,
+            "Executor",
+            house=house,
+            description=f"Runs leased batches of tasks, profile {profile.name}",
+            parts=house.project.executor_parts(profile),
+            size=FunctionSize(memory_mib=profile.memory_mib, reserved_concurrency=profile.reserved_concurrency),
+            timeout_seconds=profile.timeout_seconds,
+            environment={"EXECUTOR_PROFILE": profile.name, "LEASE_SECONDS": str(profile.lease_seconds)},
+        )
+        service_function.invoke_once(
+            max_event_age=Duration.seconds(profile.lease_seconds),
+            on_failure=destinations.SqsDestination(undelivered),
+        )
+        self.function = service_function.function
+        self.role = service_function.role
+        grant_items(table, self.role, ITEM_ACTIONS)
+        grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject"))
+        grant_objects(bucket, self.role, REPORTS, ("GetObject", "PutObject"))
+
+    def grant_invoke(self, role: iam.Role) -> None:
+        """Invoke of the function itself; versions and aliases are not used."""
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
+        )

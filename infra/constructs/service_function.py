@@ -1,0 +1,85 @@
+"""How every function of the service is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.assets import Project, staged
+from infra.config import FunctionSize
+from infra.constructs.layers import ARCHITECTURE, RUNTIME
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseDefaults:
+    """What all functions of one stack have in common."""
+
+    project: Project
+    layers: Sequence[lambda_.ILayerVersion]
+    environment: Mapping[str, str]
+    log_retention: logs.RetentionDays
+    log_removal: RemovalPolicy
+
+
+class ServiceFunction(Construct):
+    """One function with its own log group and its own role, which may write that log group and nothing else yet."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        house: HouseDefaults,
+        description: str,
+        parts: Mapping[str, Path],
+        size: FunctionSize,
+        timeout_seconds: int,
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, id)
+        self.timeout_seconds = timeout_seconds
+        self.log_group = logs.LogGroup(self, "Logs", retention=house.log_retention, removal_policy=house.log_removal)
+        self.role = self._role()
+        with staged(parts) as directory:
+            self.function = lambda_.Function(
+                self,
+                "Function",
+                description=description,
+                code=lambda_.Code.from_asset(directory),
+                handler="handler.handler",
+                runtime=RUNTIME,
+                architecture=ARCHITECTURE,
+                layers=house.layers,
+                role=self.role,
+                memory_size=size.memory_mib,
+                timeout=Duration.seconds(timeout_seconds),
+                reserved_concurrent_executions=size.reserved_concurrency,
+                environment={**house.environment, **environment},
+                log_group=self.log_group,
+                # The library prints whole JSON lines; Lambda's own JSON format would wrap them a second time.
+                logging_format=lambda_.LoggingFormat.TEXT,
+                tracing=lambda_.Tracing.DISABLED,
+            )
+        acknowledge(self.function, {"L1": "One runtime is tested; a newer one is taken with a release, not by itself."})
+
+    def _role(self) -> iam.Role:
+        """Own policy instead of the managed one, which allows writing every log group of the account."""
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[self.log_group.log_group_arn]
+            )
+        )
+        return role
+
+    def invoke_once(self, *, max_event_age: Duration, on_failure: lambda_.IDestination | None = None) -> None:
+        """No platform retries of asynchronous invocations: what is to be done again is decided by the table."""
+        self.function.configure_async_invoke(retry_attempts=0, max_event_age=max_event_age, on_failure=on_failure)

@@ -1,0 +1,59 @@
+"""The bucket for what does not fit into the table, and exact grants on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.config import DataProtection
+from thunderagent import schema
+
+LOGICAL_ID = "TaskBucket"
+BODIES = "bodies/"
+REPORTS = "reports/"
+
+LONGEST_DELAY_DAYS = 366  # a task may be due a year from now
+BODY_DAYS = LONGEST_DELAY_DAYS + schema.BODY_RETENTION_SECONDS // schema.DAY_SECONDS
+
+
+class TaskBucket(Construct):
+    """Private, encrypted, pinned like the table. Bodies are deleted with their task; the lifecycle rule is the backstop
+    for those whose task vanished first, so it is longer than any body can count."""
+
+    def __init__(self, scope: Construct, id: str, *, protection: DataProtection, enforce_tls: bool) -> None:
+        super().__init__(scope, id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=enforce_tls,
+            removal_policy=RemovalPolicy.RETAIN if protection.retain else RemovalPolicy.DESTROY,
+            lifecycle_rules=[
+                s3.LifecycleRule(id="orphaned-bodies", prefix=BODIES, expiration=Duration.days(BODY_DAYS)),
+                s3.LifecycleRule(id="unfinished-uploads", abort_incomplete_multipart_upload_after=Duration.days(7)),
+            ],
+        )
+        resource = self.bucket.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        resource.override_logical_id(LOGICAL_ID)
+        acknowledge(
+            self.bucket,
+            {
+                "S1": "Only the functions use it, and they log each state change; access logs would need a second bucket."
+            },
+        )
+
+
+def grant_objects(bucket: s3.IBucket, grantee: iam.IGrantable, prefix: str, actions: Sequence[str]) -> None:
+    """Object actions under one prefix. Nobody may list, so a missing object answers 403, not 404: read it as missing."""
+    statement = iam.PolicyStatement(
+        actions=[f"s3:{action}" for action in actions], resources=[bucket.arn_for_objects(f"{prefix}*")]
+    )
+    grantee.grant_principal.add_to_principal_policy(statement)

@@ -1,0 +1,202 @@
+"""Everything that can be thrown away and deployed again: functions, API, schedules, alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_apigatewayv2 as apigatewayv2
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.assets import Project
+from infra.config import EnvironmentConfig, ExecutorProfile
+from infra.constructs.alarm_topic import AlarmTopic
+from infra.constructs.api import Api
+from infra.constructs.executor import Executor
+from infra.constructs.layers import Layers
+from infra.constructs.monitoring import Monitoring, Watched
+from infra.constructs.poller import Poller
+from infra.constructs.reaper import Reaper
+from infra.constructs.service_function import HouseDefaults
+from infra.routes import routes
+
+UNDELIVERED_DAYS = 14
+
+RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    120: logs.RetentionDays.FOUR_MONTHS,
+    150: logs.RetentionDays.FIVE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    400: logs.RetentionDays.THIRTEEN_MONTHS,
+    545: logs.RetentionDays.EIGHTEEN_MONTHS,
+    731: logs.RetentionDays.TWO_YEARS,
+    1827: logs.RetentionDays.FIVE_YEARS,
+    3653: logs.RetentionDays.TEN_YEARS,
+}
+
+ROLE_FINDINGS: dict[str, str] = {}
+
+
+class ServiceStack(Stack):
+    """The running service on a table and a bucket given to it.
+
+    `executors`, `poller`, `reaper` and `api` are attributes, so that an application built on this stack can grant its
+    handlers what they need: `stack.executors["default"].role`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: EnvironmentConfig,
+        table: dynamodb.ITableV2,
+        bucket: s3.IBucket,
+        project: Project | None = None,
+        authorizer: apigatewayv2.IHttpRouteAuthorizer | None = None,
+    ) -> None:
+        super().__init__(scope, id, description=f"ThunderAgent ({config.environment}): functions, API and alarms")
+        self._config, self._table, self._bucket = config, table, bucket
+        self._project = project or Project()
+        self._house = self._house_defaults()
+        self.undelivered = self._undelivered_queue()
+        self.executors = {profile.name: self._executor(profile) for profile in config.executors}
+        executors_json = self.to_json_string(executors_environment(config.executors, self.executors))
+        self.poller = Poller(
+            self,
+            "Poller",
+            house=self._house,
+            size=config.poller,
+            poll=config.poll,
+            table=table,
+            executors=list(self.executors.values()),
+            executors_json=executors_json,
+        )
+        self.reaper = Reaper(
+            self,
+            "Reaper",
+            house=self._house,
+            size=config.reaper,
+            table=table,
+            bucket=bucket,
+            executors_json=executors_json,
+        )
+        self.api = Api(
+            self,
+            "Api",
+            house=self._house,
+            size=config.api,
+            throttling=config.throttling,
+            routes=routes(),
+            table=table,
+            bucket=bucket,
+            executors_json=executors_json,
+            authorizer=authorizer,
+        )
+        self.alarm_topic = AlarmTopic(
+            self,
+            "AlarmTopic",
+            email=config.alarm_email,
+            enforce_tls=config.enforce_tls,
+            quiet=config.environment == "local",
+        ).topic
+        self.monitoring = Monitoring(self, "Monitoring", watched=self._watched(), topic=self.alarm_topic)
+        self._outputs()
+        acknowledge(self, ROLE_FINDINGS)
+
+    def _house_defaults(self) -> HouseDefaults:
+        config = self._config
+        return HouseDefaults(
+            project=self._project,
+            layers=Layers(self, "Layers", project=self._project, environment=config.environment).versions,
+            environment={
+                "TABLE_NAME": self._table.table_name,
+                "BUCKET_NAME": self._bucket.bucket_name,
+                "SERVICE_NAME": self.stack_name,
+                "ENVIRONMENT": config.environment,
+                "LEASE_GRACE_SECONDS": str(config.lease_grace_seconds),
+                "DISPATCH_SHARDS": str(config.dispatch_shards),
+                "LIST_COMPLETED": "true" if config.list_completed else "false",
+                "LOG_LEVEL": config.log_level,
+            },
+            log_retention=RETENTION[config.log_retention_days],
+            log_removal=RemovalPolicy.RETAIN if config.protection.retain else RemovalPolicy.DESTROY,
+        )
+
+    def _undelivered_queue(self) -> sqs.Queue:
+        """Executor events that came to nothing. Only those that grew too old are news; crashes are counted at reap."""
+        queue = sqs.Queue(
+            self,
+            "Undelivered",
+            retention_period=Duration.days(UNDELIVERED_DAYS),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=self._config.enforce_tls,
+        )
+        acknowledge(queue, {"SQS3": "It is itself the place for what could not be delivered."})
+        return queue
+
+    def _executor(self, profile: ExecutorProfile) -> Executor:
+        return Executor(
+            self,
+            f"Executor-{profile.name}",
+            house=self._house,
+            profile=profile,
+            table=self._table,
+            bucket=self._bucket,
+            undelivered=self.undelivered,
+        )
+
+    def _watched(self) -> Watched:
+        return Watched(
+            service=self.stack_name,
+            queues=self._config.queues,
+            table=self._table.table_name,
+            api=self.api.http_api.http_api_id,
+            executors={name: executor.function.function_name for name, executor in self.executors.items()},
+            functions={
+                "api": self.api.function.function_name,
+                "poller": self.poller.function.function_name,
+                "reaper": self.reaper.function.function_name,
+            },
+        )
+
+    def _outputs(self) -> None:
+        dashboard = self.monitoring.dashboard.dashboard_name
+        console = f"https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
+        for name, value, description in (
+            ("ApiUrl", self.api.http_api.api_endpoint, "Base URL of the HTTP API (IAM signed)"),
+            ("TableName", self._table.table_name, "The task table"),
+            ("DashboardUrl", f"{console}#dashboards/dashboards/{dashboard}", "The dashboard"),
+            ("AlarmTopicArn", self.alarm_topic.topic_arn, "Subscribe here to hear alarms"),
+            ("ArchiveBucketName", self._bucket.bucket_name, "Bodies, archive and reports"),
+        ):
+            CfnOutput(self, name, value=value, description=description)
+
+
+def executors_environment(
+    profiles: Sequence[ExecutorProfile], executors: Mapping[str, Executor]
+) -> dict[str, dict[str, object]]:
+    """The value of EXECUTORS: where each profile's function is, and how much it takes at once."""
+    return {
+        profile.name: {
+            "function": executors[profile.name].function.function_name,
+            "timeoutSeconds": profile.timeout_seconds,
+            "threads": profile.threads,
+            "maxInFlight": profile.max_in_flight,
+            "leaseSeconds": profile.lease_seconds,
+        }
+        for profile in profiles
+    }
