@@ -340,8 +340,12 @@ def path_of(root: str, steps: _Steps) -> str:
         elif _PLAIN_NAME.fullmatch(step) and len(step) <= _NAME_SHOWN:
             path += f".{step}" if path else step
         else:
-            path += f"[{json.dumps(_shortened(step))}]"
+            path += f"[{_quoted(_shortened(step))}]"
     return path
+
+
+def _quoted(key: str) -> str:
+    return json.dumps(key, ensure_ascii=bool(_HALF_A_PAIR.search(key)))
 
 
 def _too_deep(max_depth: int) -> str:
