@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 @dataclass(frozen=True, order=True)
 class Route:
-    """One call: a method and a path template, spelled alike in OpenAPI and in API Gateway."""
+    """One call: a path template, spelled alike in OpenAPI and in API Gateway, and a method in capitals."""
 
     path: str
     method: str
 
-    @property
-    def key(self) -> str:
-        """As the function sees it in `routeKey`."""
-        return f"{self.method} {self.path}"
 
-
-def routes() -> tuple[Route, ...]:
-    """Every call of the contract, in order of path and method."""
-    return tuple(sorted(Route(path=path, method=method) for path, methods in _CALLS.items() for method in methods))
-
-
-_CALLS = {
-    "/tasks": ("GET", "POST"),
-    "/tasks/batch": ("POST",),
-    "/tasks/{taskId}": ("GET", "DELETE"),
-    "/tasks/{taskId}/payload": ("GET",),
-    "/tasks/{taskId}/result": ("GET",),
-    "/tasks/{taskId}/why": ("GET",),
-    "/tasks/{taskId}/cancel": ("POST",),
-    "/tasks/{taskId}/redrive": ("POST",),
-    "/tasks/{taskId}/ack": ("POST",),
-    "/redrive": ("POST",),
-    "/cancel": ("POST",),
-    "/queues": ("GET",),
-    "/queues/{queue}": ("GET", "PUT"),
-    "/stats": ("GET",),
-    "/schedules": ("GET",),
-    "/schedules/{name}": ("GET", "PUT", "DELETE"),
-    "/schedules/{name}/run": ("POST",),
-    "/health": ("GET",),
-    "/openapi.json": ("GET",),
-}
+def read_routes(openapi: Path) -> tuple[Route, ...]:
+    """Every call of an OpenAPI document, in order of path and method: the function serves exactly these."""
+    paths: dict[str, dict[str, object]] = json.loads(openapi.read_text())["paths"]
+    return tuple(
+        sorted(
+            Route(path=path, method=method.upper())
+            for path, calls in paths.items()
+            for method in calls
+            if method in METHODS
+        )
+    )

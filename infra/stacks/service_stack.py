@@ -17,13 +17,14 @@ from infra.assets import Project
 from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
+from infra.constructs.dashboard import Watched
 from infra.constructs.executor import Executor
 from infra.constructs.layers import Layers
-from infra.constructs.monitoring import Monitoring, Watched
+from infra.constructs.monitoring import Monitoring
 from infra.constructs.poller import Poller
 from infra.constructs.reaper import Reaper
 from infra.constructs.service_function import HouseDefaults
-from infra.routes import routes
+from infra.routes import read_routes
 
 UNDELIVERED_DAYS = 14
 
@@ -46,8 +47,6 @@ RETENTION = {
     1827: logs.RetentionDays.FIVE_YEARS,
     3653: logs.RetentionDays.TEN_YEARS,
 }
-
-ROLE_FINDINGS: dict[str, str] = {}
 
 
 class ServiceStack(Stack):
@@ -100,7 +99,7 @@ class ServiceStack(Stack):
             house=self._house,
             size=config.api,
             throttling=config.throttling,
-            routes=routes(),
+            routes=read_routes(self._project.openapi),
             table=table,
             bucket=bucket,
             executors_json=executors_json,
@@ -115,7 +114,6 @@ class ServiceStack(Stack):
         ).topic
         self.monitoring = Monitoring(self, "Monitoring", watched=self._watched(), topic=self.alarm_topic)
         self._outputs()
-        acknowledge(self, ROLE_FINDINGS)
 
     def _house_defaults(self) -> HouseDefaults:
         config = self._config
