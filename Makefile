@@ -65,14 +65,11 @@ $(STAMPS)/dev: requirements-dev.txt $(STAMPS)/python
 
 # ---- what is deployed -----------------------------------------------------------------------------------------------
 
-layers: $(STAMPS)/layers ## Build the layer of third-party packages
+layers: build/layers/dependencies/requirements.txt ## Build the layer of third-party packages
 
-$(STAMPS)/layers: layers/dependencies/requirements.txt $(STAMPS)/python
+build/layers/dependencies/requirements.txt: layers/dependencies/requirements.txt $(STAMPS)/python
 	@echo "==> building the dependency layer"
-	@rm -rf build/layers/dependencies
-	@$(PIP) install --quiet --no-compile --no-deps --only-binary :all: --target build/layers/dependencies/python \
-		-r layers/dependencies/requirements.txt
-	@touch $@
+	@$(PY) -m infra.dependencies
 
 registry: setup ## Declare the task types of the handlers (ENV, default local)
 	@$(BIN)/thunder registry build --env $(or $(ENV),local)
