@@ -8,6 +8,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from infra.acknowledge import acknowledge_plain_http
+
 LOGICAL_ID = "AlarmTopic"
 
 
@@ -20,6 +22,8 @@ class AlarmTopic(Construct):
         resource = self.topic.node.default_child
         assert isinstance(resource, sns.CfnTopic)
         resource.override_logical_id(LOGICAL_ID)  # another one would lose its subscriptions
+        if not enforce_tls:
+            acknowledge_plain_http(self.topic, "SNS3")
         self._admit_alarms()
         if email is not None:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))

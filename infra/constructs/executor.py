@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -16,6 +18,17 @@ from infra.constructs.task_bucket import BODIES, REPORTS, grant_objects
 from infra.constructs.task_table import grant_items
 
 ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
+
+
+def profile_environment(profile: ExecutorProfile, *, function: str) -> dict[str, object]:
+    """One entry of EXECUTORS: where a profile's batches are sent, and how much it takes at once."""
+    return {
+        "function": function,
+        "timeoutSeconds": profile.timeout_seconds,
+        "threads": profile.threads,
+        "maxInFlight": profile.max_in_flight,
+        "leaseSeconds": profile.lease_seconds,
+    }
 
 
 class Executor(Construct):
@@ -46,7 +59,12 @@ class Executor(Construct):
             parts=house.project.executor_parts(profile),
             size=FunctionSize(memory_mib=profile.memory_mib, reserved_concurrency=profile.reserved_concurrency),
             timeout_seconds=profile.timeout_seconds,
-            environment={"EXECUTOR_PROFILE": profile.name, "LEASE_SECONDS": str(profile.lease_seconds)},
+            environment={
+                "EXECUTOR_PROFILE": profile.name,
+                "LEASE_SECONDS": str(profile.lease_seconds),
+                # Its own profile only, and without a function's name: it invokes none, and naming itself is a cycle.
+                "EXECUTORS": json.dumps({profile.name: profile_environment(profile, function="")}),
+            },
         )
         service_function.invoke_once(
             max_event_age=Duration.seconds(profile.lease_seconds),

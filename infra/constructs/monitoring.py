@@ -87,8 +87,8 @@ class Monitoring(Construct):
         self._alarm(
             f"ExecutorErrors-{profile}",
             function_metric("Errors", function=function, period=FIVE_MINUTES),
-            advice=f"Invocations of executor {profile} failed whole: a crash, a timeout, or an import error (a handler's "
-            "exception does not count here). Read its log group; give the profile more memory or time if it ran out.",
+            advice=f"Invocations of executor {profile} failed: a crash, a timeout or an import error; a handler's "
+            "exception does not count here. Read its log group; give the profile more memory or time if it ran out.",
         )
 
     def _function_errors(self, name: str, function: str) -> None:

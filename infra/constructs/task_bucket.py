@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.acknowledge import acknowledge
+from infra.acknowledge import acknowledge, acknowledge_plain_http
 from infra.config import DataProtection
 from thunderagent import schema
 
@@ -43,16 +43,16 @@ class TaskBucket(Construct):
         resource = self.bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)
         resource.override_logical_id(LOGICAL_ID)
+        if not enforce_tls:
+            acknowledge_plain_http(self.bucket, "S10")
         acknowledge(
             self.bucket,
-            {
-                "S1": "Only the functions use it, and they log each state change; access logs would need a second bucket."
-            },
+            {"S1": "Only the functions use it, and they log each state change; access logs need a second bucket."},
         )
 
 
 def grant_objects(bucket: s3.IBucket, role: iam.Role, prefix: str, actions: Sequence[str]) -> None:
-    """Object actions under one prefix. Nobody may list, so a missing object answers 403, not 404: read it as missing."""
+    """Object actions under one prefix. Nobody may list, so a missing object answers 403 instead of 404."""
     statement = iam.PolicyStatement(
         actions=[f"s3:{action}" for action in actions], resources=[bucket.arn_for_objects(f"{prefix}*")]
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_dynamodb as dynamodb
@@ -12,13 +10,13 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.acknowledge import acknowledge
+from infra.acknowledge import acknowledge, acknowledge_plain_http
 from infra.assets import Project
 from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
 from infra.constructs.dashboard import Watched
-from infra.constructs.executor import Executor
+from infra.constructs.executor import Executor, profile_environment
 from infra.constructs.layers import Layers
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.poller import Poller
@@ -73,7 +71,7 @@ class ServiceStack(Stack):
         self._house = self._house_defaults()
         self.undelivered = self._undelivered_queue()
         self.executors = {profile.name: self._executor(profile) for profile in config.executors}
-        executors_json = self.to_json_string(executors_environment(config.executors, self.executors))
+        executors_json = self._executors_json()
         self.poller = Poller(
             self,
             "Poller",
@@ -143,6 +141,8 @@ class ServiceStack(Stack):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=self._config.enforce_tls,
         )
+        if not self._config.enforce_tls:
+            acknowledge_plain_http(queue, "SQS4")
         acknowledge(queue, {"SQS3": "It is itself the place for what could not be delivered."})
         return queue
 
@@ -155,6 +155,15 @@ class ServiceStack(Stack):
             table=self._table,
             bucket=self._bucket,
             undelivered=self.undelivered,
+        )
+
+    def _executors_json(self) -> str:
+        """The value of EXECUTORS for the functions that plan for executors or invoke them."""
+        return self.to_json_string(
+            {
+                name: profile_environment(executor.profile, function=executor.function.function_name)
+                for name, executor in self.executors.items()
+            }
         )
 
     def _watched(self) -> Watched:
@@ -182,19 +191,3 @@ class ServiceStack(Stack):
             ("ArchiveBucketName", self._bucket.bucket_name, "Bodies, archive and reports"),
         ):
             CfnOutput(self, name, value=value, description=description)
-
-
-def executors_environment(
-    profiles: Sequence[ExecutorProfile], executors: Mapping[str, Executor]
-) -> dict[str, dict[str, object]]:
-    """The value of EXECUTORS: where each profile's function is, and how much it takes at once."""
-    return {
-        profile.name: {
-            "function": executors[profile.name].function.function_name,
-            "timeoutSeconds": profile.timeout_seconds,
-            "threads": profile.threads,
-            "maxInFlight": profile.max_in_flight,
-            "leaseSeconds": profile.lease_seconds,
-        }
-        for profile in profiles
-    }
