@@ -87,7 +87,7 @@ deploy: ## Deploy to the account of the current AWS credentials (ENV=dev|prod)
 demo: setup layers ## Deploy the real stack to an embedded AWS, run real tasks through it, and leave nothing running
 	@$(MAKE) --no-print-directory registry ENV=local
 	@trap '$(BIN)/thunder local down' EXIT; trap 'exit 130' INT TERM; \
-		$(BIN)/thunder local up && $(PY) -m examples.demo
+		$(BIN)/thunder local up && $(PY) -m examples.demo_run
 
 up: setup layers ## Start the embedded AWS and deploy the stack to it, and leave both up
 	@$(MAKE) --no-print-directory registry ENV=local

@@ -1,0 +1,172 @@
+"""The demonstration run: `python -m examples.demo_run`, once a local stack is up (`make up`; `make demo` does both).
+
+Submits several hundred real report tasks and some that misbehave on purpose through the API Gateway endpoint, follows
+them, and judges the outcome. Ends with 0 exactly if every task ended as it should, each run once; with 1 and a list of
+what differed otherwise; with 3 if nothing is up.
+"""
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from botocore.credentials import Credentials
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from examples.follow import Run, RunFailed
+from examples.live import live
+from examples.meter import WriteUnits, write_units_since
+from examples.stack import RECORD, LocalStack, NothingIsUp
+from examples.verdict import Finished, Verdict
+from examples.workload import MOST_REPORTS, Workload
+from thunderagent.client import ApiError, ThunderClient
+
+MOST_DIFFERENCES = 20
+SAVED_REPORTS = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return the exit code."""
+    options = _options(arguments)
+    output, progress = Console(), Console(stderr=True)
+    try:
+        stack = LocalStack.of_record(options.record)
+    except NothingIsUp as error:
+        progress.print(Text(str(error)))
+        return 3
+    try:
+        return _demonstrate(stack, options, output=output, progress=progress)
+    except RunFailed as error:
+        progress.print(Text(str(error)))
+        return 1
+    except ApiError as error:
+        progress.print(Text(f"the API at {stack.api_url} refused or did not answer: {error}"))
+        return 1
+    except KeyboardInterrupt:
+        progress.print("interrupted; what was submitted goes on running as long as the stack is up")
+        return 130
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.demo_run", description="Run real tasks on the local stack."
+    )
+    parser.add_argument(
+        "--reports", type=_report_count, default=300, help=f"report tasks, at most {MOST_REPORTS} (300)"
+    )
+    parser.add_argument("--timeout", type=float, default=150, help="seconds after which it gives up (150)")
+    parser.add_argument("--record", type=Path, default=RECORD, help=f"the local stack's record ({RECORD})")
+    return parser.parse_args(arguments)
+
+
+def _report_count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= MOST_REPORTS:
+        raise argparse.ArgumentTypeError(f"from 0 to {MOST_REPORTS}: there are no more different reports")
+    return count
+
+
+def _demonstrate(stack: LocalStack, options: argparse.Namespace, *, output: Console, progress: Console) -> int:
+    workload = Workload(run=secrets.token_hex(4), reports=options.reports, flaky=12, counted=20)
+    works = workload.works()
+    progress.print(Text(f"submitting {len(works)} tasks to {stack.api_url}"))
+    began = time.time()
+    with live(progress) as shown:
+        run = Run(client_of(stack), shown, total=len(works), ends_at=time.monotonic() + options.timeout)
+        finished = run.through(works)
+    verdict = Verdict.of(
+        finished, counted=stack.counts(workload.counters), missing_reports=stack.absent(_published(finished))
+    )
+    output.print(_figures(verdict, write_units_since(stack.endpoint, began)))
+    output.print(_where_to_look(_save(stack, finished, options.record.parent / "reports")))
+    return _conclude(verdict, output)
+
+
+def client_of(stack: LocalStack) -> ThunderClient:
+    """A client of the stack's API that signs as the embedded AWS's own user, whoever the operator is elsewhere."""
+    return ThunderClient(
+        stack.api_url,
+        region=stack.region,
+        credentials=Credentials(stack.access_key_id, stack.secret_access_key),
+    )
+
+
+def _published(finished: Sequence[Finished]) -> list[str]:
+    """The keys that successful reports say they wrote."""
+    results = [one.task.result for one in finished if one.work.type == "report.generate" and one.task.succeeded]
+    return [result[part] for result in results for part in ("summary", "chart")]
+
+
+def _save(stack: LocalStack, finished: Sequence[Finished], directory: Path) -> list[Path]:
+    charts = [key for key in _published(finished) if key.endswith(".svg")]
+    present = [key for key in charts if key not in stack.absent(charts)]
+    return [stack.save(key, directory) for key in sorted(present, key=lambda key: (len(key), key))[:SAVED_REPORTS]]
+
+
+def _figures(verdict: Verdict, units: WriteUnits) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, title="What happened", title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, figure, remark in (
+        ("submitted", str(verdict.submitted), ""),
+        ("succeeded", str(verdict.succeeded), ""),
+        ("retried", str(verdict.retried), "failed at first, as they should"),
+        ("failed as intended", str(verdict.failed_as_intended), "dead letters"),
+        ("duplicates", str(verdict.duplicates), "runs too many, by counters and attempts"),
+        ("queue latency p50", _seconds(verdict.latency_p50), "submit to first start, in a burst"),
+        ("queue latency p95", _seconds(verdict.latency_p95), ""),
+        ("throughput", _rate(verdict.tasks_per_second), "first submit to last end"),
+        ("write units per task", *_write_units(units, verdict.submitted)),
+    ):
+        table.add_row(name, figure, remark)
+    return table
+
+
+def _write_units(units: WriteUnits, tasks: int) -> tuple[str, str]:
+    if not tasks or not units.is_whole:
+        return "-", f"not measured: only {', '.join(units.by_function) or 'nobody'} has logged write units yet"
+    shares = ", ".join(f"{name} {value / tasks:.1f}" for name, value in sorted(units.by_function.items()))
+    return f"{units.total / tasks:.1f}", f"as DynamoDB metered them: {shares}"
+
+
+def _where_to_look(saved: Sequence[Path]) -> str:
+    reports = [f"  a report      {path}" for path in saved]
+    return "\n".join(
+        [
+            "",
+            "Where to look next",
+            *reports,
+            "  the handler   examples/reports/tasks.py, your own go into functions/executor/tasks/",
+            "  the stack     make up, then .venv/bin/thunder local status",
+            "  what it says  .venv/bin/thunder local logs",
+        ]
+    )
+
+
+def _conclude(verdict: Verdict, output: Console) -> int:
+    if not verdict.differences:
+        output.print("\nEvery task ended as it should.", style="green")
+        return 0
+    output.print(f"\n{len(verdict.differences)} things are not as they should be:", style="red")
+    for difference in verdict.differences[:MOST_DIFFERENCES]:
+        output.print(Text(f"  {difference}"))
+    if len(verdict.differences) > MOST_DIFFERENCES:
+        output.print(f"  and {len(verdict.differences) - MOST_DIFFERENCES} more")
+    return 1
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} tasks/s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
