@@ -38,7 +38,8 @@ def current_target() -> Target:
     if not region:
         raise NoTarget("no region: set AWS_REGION, or `region` in the profile")
     try:
-        caller = session.create_client("sts", region_name=region).get_caller_identity()
+        sts: Any = session.create_client("sts", region_name=region)
+        caller = sts.get_caller_identity()
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
         raise NoTarget(f"no usable AWS credentials: {error}") from error
     return Target(account=caller["Account"], region=region, identity=caller["Arn"])

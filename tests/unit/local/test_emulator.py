@@ -1,0 +1,130 @@
+"""The memory for key conditions changes what a query costs, never what it answers."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from thunder.local import emulator
+from thunder.local.emulator import KEY_CONDITION, KeyConditions, Tokens, forget_own_settings
+
+BY_HASH = "#k = :k"
+BY_HASH_AND_RANGE = "#k = :k AND #d <= :now"
+
+
+class Database:
+    """Stands in for ministack's DynamoDB module, and counts full evaluations, readings and tokenizations."""
+
+    def __init__(self, answer=True):
+        self.full = []
+        self.read = []
+        self.tokenized = []
+        self.answer = answer
+        self.module = SimpleNamespace(
+            _tokenize=self._tokenize, _evaluate_condition=self._evaluate, _ExprEval=self._reader
+        )
+
+    def _tokenize(self, expression):
+        self.tokenized.append(expression)
+        return expression.split()
+
+    def _evaluate(self, expression, item, values, names, slot="ConditionExpression"):
+        self.full.append((expression, slot))
+        if self.answer is ValueError:
+            raise ValueError("Invalid KeyConditionExpression")
+        return self.answer
+
+    def _reader(self, tokens, item, values, names):
+        self.read.append(tokens)
+        return SimpleNamespace(evaluate=lambda: item["match"])
+
+
+@pytest.fixture
+def database():
+    return Database()
+
+
+@pytest.fixture
+def evaluate(database):
+    return KeyConditions(database.module, Tokens(database.module._tokenize))
+
+
+def test_a_query_is_validated_on_its_first_row_only(database, evaluate):
+    values = {":k": {"S": "a"}, ":now": {"N": "1"}}
+
+    answers = [evaluate(BY_HASH_AND_RANGE, {"match": row}, values, {}, slot=KEY_CONDITION) for row in (1, 2, 0)]
+
+    assert database.full == [(BY_HASH_AND_RANGE, KEY_CONDITION)]
+    assert answers == [True, 2, 0]
+
+
+def test_rows_of_a_query_by_hash_key_alone_all_match(database, evaluate):
+    values = {":k": {"S": "a"}}
+
+    assert all(evaluate(BY_HASH, {"match": False}, values, {}, slot=KEY_CONDITION) for _ in range(3))
+    assert database.read == []
+
+
+def test_every_query_is_validated_even_when_it_equals_the_one_before(database, evaluate):
+    for _ in range(2):
+        evaluate(BY_HASH, {}, {":k": {"S": "a"}}, {}, slot=KEY_CONDITION)
+
+    assert len(database.full) == 2
+
+
+def test_another_expression_over_the_same_values_is_validated(database, evaluate):
+    values = {":k": {"S": "a"}}
+
+    for expression in (BY_HASH, BY_HASH_AND_RANGE):
+        evaluate(expression, {}, values, {}, slot=KEY_CONDITION)
+
+    assert [expression for expression, _ in database.full] == [BY_HASH, BY_HASH_AND_RANGE]
+
+
+def test_an_invalid_condition_is_refused_on_every_row():
+    database = Database(answer=ValueError)
+    evaluate = KeyConditions(database.module, Tokens(database.module._tokenize))
+    values = {":k": {"S": "a"}}
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Invalid"):
+            evaluate(BY_HASH, {}, values, {}, slot=KEY_CONDITION)
+
+
+@pytest.mark.parametrize("slot", ["ConditionExpression", "FilterExpression"])
+def test_other_conditions_are_left_to_ministack(database, evaluate, slot):
+    values = {}
+    for _ in range(2):
+        evaluate(BY_HASH, {}, values, {}, slot=slot)
+
+    assert database.full == [(BY_HASH, slot)] * 2
+
+
+def test_tokens_are_remembered_and_a_callers_changes_are_not(database):
+    tokens = Tokens(database.module._tokenize)
+    tokens(BY_HASH).clear()
+
+    assert tokens(BY_HASH) == ["#k", "=", ":k"]
+    assert database.tokenized == [BY_HASH]
+
+
+def test_the_memory_for_tokens_is_bounded(database, monkeypatch):
+    monkeypatch.setattr(emulator, "CACHED_EXPRESSIONS", 2)
+    tokens = Tokens(database.module._tokenize)
+
+    for expression in ("a", "b", "c", "a"):
+        tokens(expression)
+
+    assert database.tokenized == ["a", "b", "c", "a"]
+
+
+def test_settings_that_mean_something_to_the_functions_are_forgotten(monkeypatch):
+    monkeypatch.setenv("LOG_LEVEL", "WARNING")
+    monkeypatch.setenv("AUTH", "true")
+
+    forget_own_settings()
+
+    assert "LOG_LEVEL" not in os.environ
+    assert "AUTH" not in os.environ
