@@ -118,6 +118,11 @@ def put(event: str, item: Mapping[str, Any], *, require: Sequence[Clause], appli
     return Write(event, "PutItem", arguments, applied)
 
 
+def put_body(item: Mapping[str, Any]) -> Write:
+    """A body under an id made of its content or of its writer's fence: nobody else can have that id."""
+    return Write("put_body", "PutItem", {"Item": to_item(item)})
+
+
 def delete(event: str, item_id: str, *, require: Sequence[Clause]) -> Write:
     """A conditional delete. An item that is gone already counts as refused with nothing stored: the caller decides."""
     p = Placeholders()

@@ -17,6 +17,7 @@ from thunderagent.conditions import (
     absent,
     as_seen,
     at_most,
+    check,
     delete,
     either,
     equals,
@@ -24,6 +25,7 @@ from thunderagent.conditions import (
     less,
     more,
     put,
+    put_body,
     update,
 )
 from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, TaskId
@@ -37,6 +39,7 @@ from thunderagent.schema import (
     lease_id,
     lease_key,
     shard_of,
+    unique_id,
 )
 from thunderagent.states import Event, Outcome, Status
 
@@ -100,6 +103,29 @@ def submit(item: Item) -> Write:
             old.get("createdAt") == item["createdAt"] and old.get("idempotencyHash") == item.get("idempotencyHash")
         ),
     )
+
+
+def take_unique(item: Item, *, pointer: Item | None, holder: Item | None) -> list[Write]:
+    """The writes that make the new task the holder of its fingerprint, as part of the transaction that creates it.
+
+    `pointer` and `holder` as they were seen: the pointer must be unchanged, and its holder still as terminal (or gone)
+    as when it was found to suppress nothing.
+    """
+    own = unique_id(item["unique"])
+    record = {"taskId": own, "holder": item["taskId"], "createdAt": item["createdAt"]}
+
+    def taken(old: Item) -> bool:
+        return old.get("holder") == item["taskId"] and old.get("createdAt") == item["createdAt"]
+
+    if pointer is None:
+        return [put("take_unique", record, require=[absent()], applied=taken)]
+    writes = [put("take_unique", record, require=[equals("holder", pointer["holder"])], applied=taken)]
+    if pointer["holder"] != item["taskId"]:
+        premises = [absent()]
+        if holder is not None:
+            premises = [as_seen("status", holder.get("status")), as_seen("fence", holder.get("fence"))]
+        writes.append(check(str(pointer["holder"]), require=premises))
+    return writes
 
 
 def claim(task: Task, *, token: LeaseToken, lock_time: float, owner: str, now: float, region: str) -> Write:
@@ -233,7 +259,7 @@ def repair_lock(task: Task, *, lock_time: float) -> Write:
 
 
 def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, layout: Layout, now: float) -> Write:
-    """RUNNING → SUCCESS."""
+    """RUNNING → SUCCESS. The attempt that succeeded is not added to `attempts`: startedAt and finishedAt tell it."""
     return _end_running(
         Event.COMMIT,
         Status.SUCCESS,
@@ -242,7 +268,7 @@ def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, l
         token=token,
         layout=layout,
         now=now,
-        sets={**result.attributes(), **_history(task, attempt)},
+        sets={**result.attributes(), "startedAt": _started(task, attempt)},
         removes=["error"],
     )
 
@@ -510,6 +536,17 @@ def erase(task: Task) -> Write:
     )
 
 
+def renew_body(item_id: str, *, expires_at: int) -> Write:
+    """A side item lives longer; one that is gone stays gone."""
+    return update(
+        "renew_body",
+        item_id,
+        require=[],
+        sets={"expiresAt": expires_at},
+        applied=lambda old: old.get("expiresAt") == expires_at,
+    )
+
+
 # ---- the lease ---------------------------------------------------------------------------------------------------
 
 
@@ -603,6 +640,11 @@ def tell_lease(token: LeaseToken, task_id: TaskId) -> Write:
     )
 
 
+def put_cursor(cursor_id: str, *, partition: str, start: Mapping[str, Any] | None) -> Write:
+    """Where the reaper's deeper look ended. Two reapers may overwrite each other: it is a hint of where to go on."""
+    return put_body({"taskId": cursor_id, "partition": partition, "start": dict(start) if start else None})
+
+
 # ---- shared shapes -----------------------------------------------------------------------------------------------
 
 
@@ -623,9 +665,13 @@ def _listing(
     return ({"dispatchKey": key, "dueAt": finished_at}, []) if key else ({}, ["dispatchKey", "dueAt"])
 
 
+def _started(task: Task, attempt: Attempt) -> float | None:
+    """When the handler really started: the claim only knew when the batch was taken."""
+    return attempt.started_at if attempt.started_at is not None else task.started_at
+
+
 def _history(task: Task, attempt: Attempt) -> dict[str, Any]:
-    started = attempt.started_at if attempt.started_at is not None else task.started_at
-    return {"startedAt": started, "attempts": keep_attempts(task, attempt)}
+    return {"startedAt": _started(task, attempt), "attempts": keep_attempts(task, attempt)}
 
 
 def _given(**attributes: Any) -> dict[str, Any]:

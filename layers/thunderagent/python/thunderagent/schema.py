@@ -173,6 +173,7 @@ def body_key(item_id: str) -> str:
 KIB = 1024
 CHEAP_ITEM_BYTES = 1 * KIB  # one write unit; every state change pays for the whole item
 OUTCOME_RESERVE_BYTES = 200  # kept free in a new item, so that its terminal write is still one unit
+CLAIM_BYTES = 110  # leaseToken, lockTime, owner and startedAt, which the claim adds
 SIDE_ITEM_BYTES = 350 * KIB  # a body larger than this goes to S3 (an item may have 400 KB)
 OPEN_ITEM_BYTES = 300_000  # submit, steps and progress stop here, so that the terminal write always fits
 PAYLOAD_BYTES = 1024 * KIB

@@ -116,6 +116,10 @@ class Store:
         """The writes in the form of `TransactItems`, for a transaction of somebody else's."""
         return [self._transact_entry(write) for write in writes]
 
+    def delete_body(self, item_id: str) -> None:
+        """Delete a side item, whether it is there or not."""
+        self._send("DeleteItem", {"TableName": self.table, "Key": {TABLE_KEY: {"S": item_id}}})
+
     # ---- reads -------------------------------------------------------------------------------------------------------
 
     def get_item(self, item_id: str, *, consistent: bool = False) -> Item | None:

@@ -106,6 +106,38 @@ def boto_invoke(client: Any) -> Invoke:
     return invoke
 
 
+class BotoObjects:
+    """The S3 seam of `bodies`: whole objects in one bucket. Errors are StoreRefused or OutcomeUnknown."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def put(self, key: str, data: bytes) -> None:
+        self._call("put_object", Key=key, Body=data)
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return bytes(self._call("get_object", Key=key)["Body"].read())
+        except StoreRefused as refused:
+            if refused.code in {"NoSuchKey", "404"}:
+                return None
+            raise
+
+    def delete(self, key: str) -> None:
+        self._call("delete_object", Key=key)
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except ClientError as error:
+            raise translate(operation, error.response) from error
+        except BotoCoreError as error:
+            raise OutcomeUnknown(operation, type(error).__name__, str(error)) from error
+
+
 @dataclass
 class Meter:
     """Capacity units and requests since the last `take`. Thread-safe."""

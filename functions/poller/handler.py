@@ -1,0 +1,31 @@
+"""The poller: every minute, sweep the queues for most of that minute and send what is due to the executors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from thunderagent.wiring import Parts, parts_from_environment
+
+STOP_SECONDS = 8.0  # before the function's own time-out: the last pass must have ended
+
+
+@cache
+def parts() -> Parts:
+    return parts_from_environment(threads=10)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """One scheduled run. Returns what was claimed; the log line of the run carries the same count."""
+    own = parts()
+    settings, clock = own.settings, own.seams.clock
+    own.telemetry.measure("PollerHeartbeat")
+    own.flush()  # at once: the alarm on a stopped poller must not depend on how this run ends
+    try:
+        clock.sleep(own.seams.randomness.uniform(0, settings.poll_start_jitter_seconds))
+        window = min(settings.poll_window_seconds, context.get_remaining_time_in_millis() / 1000 - STOP_SECONDS)
+        total = own.sweeper.run(window_seconds=window)
+        own.telemetry.log("poller.swept", claimed=total.claimed, conflicts=total.conflicts)
+        return {"claimed": total.claimed, "conflicts": total.conflicts}
+    finally:
+        own.flush()

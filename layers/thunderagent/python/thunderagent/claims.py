@@ -1,0 +1,179 @@
+"""The poller's side of a lease: open it, claim its tasks, dispatch the batch; and take everything back when that fails.
+
+The order is the protocol: the lease exists before the first claim, the claims before the invoke, and after a failed
+invoke the lease goes first. A task is released only when no executor can begin under its token any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from thunderagent import expressions
+from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
+from thunderagent.model import LeaseToken, Task
+from thunderagent.schema import FORMAT_VERSION
+from thunderagent.settings import Executor
+from thunderagent.store import Refusal, Refused, Store, Written
+from thunderagent.telemetry import Observer
+from thunderagent.threads import Threads
+from thunderagent.transport import Invoke
+
+CLAIM_UNTIL = 0.5  # of the lease: a poller that froze longer than this after opening claims no more
+RELEASE_JITTER_SECONDS = (1.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What became of one batch. `claimed` were won; `refused` tells that its executor was not (surely) reached."""
+
+    claimed: tuple[Task, ...] = ()
+    conflicts: int = 0
+    dispatched: bool = False
+    refused: bool = False
+
+
+@dataclass
+class _Claims:
+    won: list[Task] = field(default_factory=list)
+    unknown: list[Task] = field(default_factory=list)
+    lost: int = 0
+
+    def travelling(self) -> list[Task]:
+        """Those whose claim stayed unknown go too: the read at begin decides."""
+        return self.won + self.unknown
+
+
+class Claims:
+    """Sends batches of tasks to executors, under one fresh lease each."""
+
+    def __init__(self, store: Store, invoke: Invoke, *, threads: Threads, owner: str, observer: Observer) -> None:
+        self._store = store
+        self._invoke = invoke
+        self._threads = threads
+        self._owner = owner
+        self._observer = observer
+
+    def send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
+        """Open, claim, dispatch. Never raises for a failing dependency: what is left undone, the reaper finds."""
+        token = LeaseToken(self._store.randomness.token())
+        now = self._store.clock.now()
+        lock_time = now + lease_seconds(tasks, executor)
+        opening = expressions.open_lease(
+            token, profile=executor.name, task_ids=[task.task_id for task in tasks], lock_time=lock_time, now=now
+        )
+        try:
+            if isinstance(self._store.apply(opening, once=True), Refused):
+                return Batch()
+        except StoreError as error:
+            # an unknown outcome abandons the token: nobody will ever claim under it
+            self._observer.log("lease.open_failed", level="WARNING", code=error.code, tasks=len(tasks))
+            return Batch()
+        claim_until = now + CLAIM_UNTIL * (lock_time - now)
+        claims = self._claim_all(tasks, token, lock_time, claim_until)
+        return self._dispatch(claims, token, lock_time, executor)
+
+    # ---- claim -------------------------------------------------------------------------------------------------------
+
+    def _claim_all(self, tasks: Sequence[Task], token: LeaseToken, lock_time: float, claim_until: float) -> _Claims:
+        claims = _Claims()
+        answers = self._threads.map(lambda task: self._claim_one(task, token, lock_time, claim_until), tasks)
+        for task, answer in zip(tasks, answers, strict=True):
+            if isinstance(answer, Task):
+                claims.won.append(answer)
+            elif answer == "unknown":
+                claims.unknown.append(task)
+            elif answer == "lost":
+                claims.lost += 1
+        return claims
+
+    def _claim_one(self, task: Task, token: LeaseToken, lock_time: float, claim_until: float) -> Task | str:
+        now = self._store.clock.now()
+        if now >= claim_until:
+            return "late"
+        write = expressions.claim(
+            task, token=token, lock_time=lock_time, owner=self._owner, now=now, region=self._store.layout.region
+        )
+        try:
+            answer = self._store.apply(write)
+        except OutcomeUnknown:
+            return "unknown"
+        except StoreError as error:
+            self._observer.log("task.claim_failed", level="WARNING", taskId=task.task_id, code=error.code)
+            return "failed"
+        if isinstance(answer, Refused):
+            self._observer.measure("ClaimConflicts", queue=task.queue)
+            return "lost"
+        try:
+            return Task.from_item(answer.item or {})
+        except MalformedItem:
+            return "unknown"
+
+    # ---- dispatch ----------------------------------------------------------------------------------------------------
+
+    def _dispatch(self, claims: _Claims, token: LeaseToken, lock_time: float, executor: Executor) -> Batch:
+        travelling = claims.travelling()
+        if not travelling:
+            self._void(token)
+            return Batch(conflicts=claims.lost)
+        event = {
+            "formatVersion": FORMAT_VERSION,
+            "leaseToken": token,
+            "profile": executor.name,
+            "lockTime": lock_time,
+            "taskIds": [task.task_id for task in travelling],
+        }
+        try:
+            self._invoke(executor.function, json.dumps(event, separators=(",", ":")).encode())
+        except DispatchError as error:
+            self._take_back(claims, token, error)
+            return Batch(tuple(claims.won), claims.lost, dispatched=False, refused=True)
+        for task in claims.won:
+            self._observer.measure("Claimed", queue=task.queue)
+        return Batch(tuple(claims.won), claims.lost, dispatched=True)
+
+    def _take_back(self, claims: _Claims, token: LeaseToken, error: DispatchError) -> None:
+        """Refused or unknown: the lease goes first; only when it surely went are its claims released, at once."""
+        self._observer.measure("DispatchFailures")
+        self._observer.log(
+            "batch.dispatch_failed",
+            level="WARNING",
+            function=error.function,
+            code=error.code,
+            accepted=error.accepted,
+            tasks=len(claims.travelling()),
+        )
+        if self._void(token):
+            self._threads.map(lambda task: self._release(task, token), claims.travelling())
+
+    def _void(self, token: LeaseToken) -> bool:
+        """Whether no executor can begin under this token any more."""
+        try:
+            answer = self._store.apply(expressions.void(token))
+        except StoreError as error:
+            self._observer.log("lease.void_failed", level="WARNING", code=error.code)
+            return False
+        return isinstance(answer, Written) or answer.reason is Refusal.GONE
+
+    def _release(self, task: Task, token: LeaseToken) -> None:
+        now = self._store.clock.now()
+        due_at = round(now + self._store.randomness.uniform(*RELEASE_JITTER_SECONDS), 3)
+        if task.deadline is not None:
+            due_at = min(due_at, task.deadline)
+        try:
+            layout = self._store.layout
+            answer = self._store.apply(expressions.release(task, token, due_at=due_at, layout=layout, now=now))
+            if isinstance(answer, Refused) and answer.reason is Refusal.CANCELLED and answer.item:
+                seen = Task.from_item(answer.item)
+                if seen.lease_token == token:
+                    self._store.apply(expressions.cancel_end(seen, attempt=None, layout=layout, now=now))
+        except (StoreError, MalformedItem) as error:
+            # its lease is gone: the backstop finds it once its own lockTime has passed
+            self._observer.log("task.release_failed", level="WARNING", taskId=task.task_id, error=type(error).__name__)
+
+
+def lease_seconds(tasks: Sequence[Task], executor: Executor) -> float:
+    """The lease of a batch: its profile's, or the shortest its types ask for."""
+    asked = [float(task.item["leaseSeconds"]) for task in tasks if task.item.get("leaseSeconds")]
+    return min([executor.lease_seconds, *asked])

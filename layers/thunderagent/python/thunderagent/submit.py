@@ -1,0 +1,229 @@
+"""Submitting a task: ids, idempotency, uniqueness, defaults, and the one write (or transaction) that makes it exist."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from thunderagent import expressions
+from thunderagent.bodies import Bodies
+from thunderagent.codec import Item, item_bytes
+from thunderagent.errors import Conflict, InvalidInput, StoreThrottled, TooLarge, Unprocessable
+from thunderagent.jsontext import canonical, loads
+from thunderagent.model import Task
+from thunderagent.queues import Queues
+from thunderagent.schema import (
+    DEFAULT_MAX_RETRY_NUMBER,
+    DEFAULT_TIMEOUT_SECONDS,
+    FORMAT_VERSION,
+    OPEN_ITEM_BYTES,
+    SPAWN_DEPTH_MAX,
+    unique_id,
+)
+from thunderagent.states import TERMINAL, Outcome, Status
+from thunderagent.store import Refusal, Refused, Store, Written
+
+UNIQUE_ROUNDS = 5  # a takeover that loses its race looks again this often
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A validated request. None means 'not given': the type's declaration, then the defaults decide.
+
+    `payload` is JSON text. `run_at` is epoch seconds, `delay_seconds` counts from the server's clock.
+    """
+
+    type: str
+    payload: str = "null"
+    queue: str | None = None
+    priority: str | None = None
+    delay_seconds: float | None = None
+    run_at: float | None = None
+    max_retry_number: int | None = None
+    timeout_seconds: float | None = None
+    start_within_seconds: float | None = None
+    depends_on: tuple[str, ...] = ()
+    unique_seconds: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    task_id: str | None = None
+    traceparent: str | None = None
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """`duplicate` is True when the task existed already: the same idempotency key, or equal unique work."""
+
+    task: Task
+    duplicate: bool
+
+
+class TypeDefaults(Protocol):
+    """What the registry says about types. Unknown types have no defaults, and wait for a handler."""
+
+    def defaults_of(self, type_name: str) -> Mapping[str, Any]: ...
+    def timeout_limit(self, type_name: str) -> float: ...
+
+
+class Submitter:
+    """Accepts submissions. Nothing is written unless the submission is accepted (an orphaned body has a TTL)."""
+
+    def __init__(self, store: Store, bodies: Bodies, queues: Queues, types: TypeDefaults) -> None:
+        self._store = store
+        self._bodies = bodies
+        self._queues = queues
+        self._types = types
+
+    def submit(self, submission: Submission, *, key: str | None = None, body: Any = None) -> Submitted:
+        """Make the task exist, once.
+
+        `key` is the idempotency key, `body` the request as sent (any JSON value): the same key with another body is a
+        Conflict. Raises InvalidInput, TooLarge, Unprocessable, Conflict, or a StoreError; then no task was accepted
+        (after OutcomeUnknown perhaps: repeating with the same key is safe).
+        """
+        item = self.new_item(submission, key=key, body=body)
+        if "unique" not in item:
+            return self._create(item, key)
+        return self._create_unique(item, key)
+
+    def new_item(self, submission: Submission, *, key: str | None, body: Any) -> Item:
+        """The item of a new task, its payload placed. Raises like `submit`."""
+        now = self._store.clock.now()
+        defaults = self._types.defaults_of(submission.type)
+        queue = submission.queue or defaults.get("queue") or "default"
+        priority = submission.priority or defaults.get("priority") or "normal"
+        if self._queues.get(queue) is None:
+            raise Unprocessable(
+                f"queue {queue!r} is not declared; known queues: {', '.join(sorted(self._queues.all()))}",
+                path="queue",
+                code="unknown_queue",
+            )
+        task_id = submission.task_id or (task_id_of(key) if key is not None else self._store.randomness.token())
+        due_at, deadline = self._times(submission, now)
+        layout = self._store.layout
+        item: Item = {
+            "taskId": task_id,
+            "type": submission.type,
+            "queue": queue,
+            "priority": priority,
+            "status": Status.PENDING.value,
+            "retryCount": 0,
+            "maxRetryNumber": _first(
+                submission.max_retry_number, defaults.get("maxRetryNumber"), DEFAULT_MAX_RETRY_NUMBER
+            ),
+            "timeoutSeconds": self._timeout(submission, defaults),
+            "fence": 0,
+            "createdAt": now,
+            "updatedAt": now,
+            "dueAt": due_at if deadline is None else min(due_at, deadline),
+            "dispatchKey": layout.open(queue, priority, task_id),
+            "formatVersion": FORMAT_VERSION,
+            "homeRegion": layout.region,
+        }
+        optional = {
+            "deadline": deadline,
+            "runAt": due_at if due_at > now else None,
+            "tags": dict(submission.tags) or None,
+            "traceparent": submission.traceparent,
+            "depth": submission.depth or None,
+            "idempotencyHash": request_hash(body) if key is not None or submission.task_id is not None else None,
+        }
+        item |= {name: value for name, value in optional.items() if value is not None}
+        if submission.depth > SPAWN_DEPTH_MAX:
+            raise InvalidInput(f"tasks have submitted one another {SPAWN_DEPTH_MAX} deep; this looks endless")
+        if submission.unique_seconds is not None:
+            item |= {
+                "unique": fingerprint(queue, submission.type, submission.payload),
+                "uniqueSeconds": submission.unique_seconds,
+            }
+        item |= self._bodies.place_payload(item, submission.payload, due_at=due_at)
+        if item_bytes(item) > OPEN_ITEM_BYTES:
+            raise TooLarge(f"the task needs more than {OPEN_ITEM_BYTES} bytes besides its payload")
+        return item
+
+    # ---- the write ---------------------------------------------------------------------------------------------------
+
+    def _create(self, item: Item, key: str | None) -> Submitted:
+        answer = self._store.apply(expressions.submit(item))
+        if isinstance(answer, Written):
+            return Submitted(Task.from_item(item), duplicate=False)
+        return self._existing(item, answer, key)
+
+    def _create_unique(self, item: Item, key: str | None) -> Submitted:
+        """One transaction: the task and the pointer to it. An open equal task (or one in its window) suppresses."""
+        if key is not None and (earlier := self._store.get_item(item["taskId"], consistent=True)) is not None:
+            return self._existing(item, Refused(Refusal.OTHER, earlier), key)
+        for _ in range(UNIQUE_ROUNDS):
+            pointer = self._store.get_item(unique_id(item["unique"]), consistent=True)
+            holder = self._store.get_item(str(pointer["holder"]), consistent=True) if pointer else None
+            if holder is not None and holder["taskId"] != item["taskId"] and self._suppresses(holder):
+                return Submitted(Task.from_item(holder), duplicate=True)
+            writes = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
+            answer = self._store.transact(writes, request_token=self._store.randomness.token())
+            if isinstance(answer, Written):
+                return Submitted(Task.from_item(item), duplicate=False)
+            if answer[0] is not None:
+                return self._existing(item, answer[0], key)
+        raise StoreThrottled("TransactWriteItems", "UniqueContention", "equal tasks are being submitted; try again")
+
+    def _suppresses(self, holder: Item) -> bool:
+        status = holder.get("status")
+        if status not in TERMINAL:
+            return True
+        succeeded = status == Status.SUCCESS or holder.get("outcome") in {Outcome.SKIPPED, Outcome.ACKNOWLEDGED}
+        window_end = float(holder.get("finishedAt", 0)) + float(holder.get("uniqueSeconds", 0))
+        return bool(succeeded and window_end > self._store.clock.now())
+
+    def _existing(self, item: Item, refused: Refused, key: str | None) -> Submitted:
+        """The id is taken: by an earlier request with this key (then it is the answer), or by something else."""
+        stored = refused.item or {}
+        if key is None:
+            raise Conflict(f"task {item['taskId']} exists already", status=str(stored.get("status")))
+        if stored.get("idempotencyHash") != item["idempotencyHash"]:
+            raise Conflict(
+                "this Idempotency-Key was used with another body; use a new key for a new task",
+                code="idempotency_conflict",
+            )
+        return Submitted(Task.from_item(stored), duplicate=True)
+
+    # ---- defaults ----------------------------------------------------------------------------------------------------
+
+    def _times(self, submission: Submission, now: float) -> tuple[float, float | None]:
+        due_at = now
+        if submission.run_at is not None:
+            due_at = max(now, submission.run_at)
+        elif submission.delay_seconds:
+            due_at = now + submission.delay_seconds
+        within = submission.start_within_seconds
+        return round(due_at, 3), round(due_at + within, 3) if within is not None else None
+
+    def _timeout(self, submission: Submission, defaults: Mapping[str, Any]) -> float:
+        limit = self._types.timeout_limit(submission.type)
+        given = submission.timeout_seconds
+        if given is not None and given > limit:
+            raise InvalidInput(
+                f"timeoutSeconds is {given:g}; its executor allows at most {limit:g}", path="timeoutSeconds"
+            )
+        return float(min(limit, _first(given, defaults.get("timeoutSeconds"), DEFAULT_TIMEOUT_SECONDS)))
+
+
+def _first(*values: Any) -> Any:
+    """The first value that was given: 0 and False are values, None is not."""
+    return next(value for value in values if value is not None)
+
+
+def task_id_of(key: str) -> str:
+    """The task id an idempotency key stands for: 128 bits of SHA-256, so that equal keys meet in one item."""
+    return hashlib.sha256(f"idempotency-key:{key}".encode()).hexdigest()[:32]
+
+
+def request_hash(body: Any) -> str:
+    """What tells one body from another under the same key: 128 bits of SHA-256 over RFC 8785 text."""
+    return hashlib.sha256(canonical(body).encode()).hexdigest()[:32]
+
+
+def fingerprint(queue: str, type_name: str, payload: str) -> str:
+    """Equal work: SHA-256 over queue, type and the payload in RFC 8785 form (1 and 1.0 are equal)."""
+    return hashlib.sha256(canonical([queue, type_name, loads(payload)]).encode()).hexdigest()

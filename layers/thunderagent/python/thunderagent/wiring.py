@@ -1,0 +1,155 @@
+"""Puts the parts together for one container: seams, store, bodies, registry, queues, observer. No policy."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+from thunderagent.bodies import Bodies, Objects
+from thunderagent.claims import Claims
+from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
+from thunderagent.dispatch import Sweeper
+from thunderagent.queues import Queues
+from thunderagent.reaper import Reaper
+from thunderagent.registry import Registry, load_registry
+from thunderagent.schema import Layout
+from thunderagent.settings import Settings, load_settings
+from thunderagent.store import Send, Store
+from thunderagent.submit import Submitter
+from thunderagent.telemetry import Telemetry
+from thunderagent.threads import PoolThreads, Threads
+from thunderagent.transport import BotoObjects, Invoke, Meter, boto_client, boto_invoke, boto_send, metered
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What reaches outside the library. Tests, the simulator and the benchmark give their own."""
+
+    send: Send
+    invoke: Invoke
+    clock: Clock
+    randomness: Randomness
+    threads: Threads
+    objects: Objects | None = None
+
+
+class Parts:
+    """Everything a function may need, built when first used and kept for the life of the container."""
+
+    def __init__(self, settings: Settings, seams: Seams, *, registry: Registry, telemetry: Telemetry) -> None:
+        self.settings = settings
+        self.seams = seams
+        self.registry = registry
+        self.telemetry = telemetry
+        self.meter = Meter()
+
+    @cached_property
+    def store(self) -> Store:
+        settings, seams = self.settings, self.seams
+        layout = Layout(shards=settings.dispatch_shards, list_completed=settings.list_completed, region=settings.region)
+        return Store(
+            table=settings.table_name,
+            send=metered(seams.send, self.meter),
+            clock=seams.clock,
+            randomness=seams.randomness,
+            layout=layout,
+        )
+
+    @cached_property
+    def bodies(self) -> Bodies:
+        return Bodies(self.store, self.seams.objects)
+
+    @cached_property
+    def queues(self) -> Queues:
+        return Queues(self.store, self.registry.queues, clock=self.seams.clock)
+
+    @cached_property
+    def submitter(self) -> Submitter:
+        return Submitter(self.store, self.bodies, self.queues, self.registry)
+
+    @cached_property
+    def reaper(self) -> Reaper:
+        return Reaper(self.store, self.registry, self.queues, self.settings, observer=self.telemetry)
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        claims = Claims(
+            self.store,
+            self.seams.invoke,
+            threads=self.seams.threads,
+            owner=self.seams.randomness.token()[:8],
+            observer=self.telemetry,
+        )
+        return Sweeper(
+            self.store,
+            claims,
+            self.registry,
+            self.queues,
+            self.settings,
+            reap_stray=self.reaper.look_at,
+            observer=self.telemetry,
+        )
+
+    def flush(self) -> None:
+        """Report what DynamoDB charged since the last flush, and write all metrics out."""
+        writes, reads, _ = self.meter.take()
+        if writes:
+            self.telemetry.measure("WriteUnits", writes)
+        if reads:
+            self.telemetry.measure("ReadUnits", reads)
+        self.telemetry.flush()
+
+
+def parts_from_environment(*, threads: int = 10) -> Parts:
+    """The parts of a deployed function, over botocore. Raises ConfigurationError."""
+    settings = load_settings()
+    telemetry = Telemetry(service=settings.service_name, level=settings.log_level, clock_ms=_epoch_ms)
+    seams = Seams(
+        send=boto_send(boto_client("dynamodb", region=settings.region)),
+        invoke=_LazyInvoke(settings.region),
+        clock=SystemClock(),
+        randomness=SystemRandomness(),
+        threads=PoolThreads(threads),
+        objects=_LazyObjects(settings.region, settings.bucket_name) if settings.bucket_name else None,
+    )
+    return Parts(settings, seams, registry=load_registry(), telemetry=telemetry)
+
+
+def _epoch_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class _LazyInvoke:
+    """Most functions never invoke: the Lambda client (some 0.2 s of cold start) is built at the first call."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+
+    @cached_property
+    def _invoke(self) -> Invoke:
+        return boto_invoke(boto_client("lambda", region=self._region))
+
+    def __call__(self, function: str, event: bytes) -> None:
+        self._invoke(function, event)
+
+
+class _LazyObjects:
+    """Most tasks need no S3: the client is built at the first body that does."""
+
+    def __init__(self, region: str, bucket: str) -> None:
+        self._region = region
+        self._bucket = bucket
+
+    @cached_property
+    def _objects(self) -> BotoObjects:
+        return BotoObjects(boto_client("s3", region=self._region), self._bucket)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._objects.put(key, data)
+
+    def get(self, key: str) -> bytes | None:
+        return self._objects.get(key)
+
+    def delete(self, key: str) -> None:
+        self._objects.delete(key)
