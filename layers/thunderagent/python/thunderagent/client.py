@@ -475,7 +475,9 @@ def _batches(tasks: Iterable[NewTask]) -> Iterator[list[dict[str, Any]]]:
     size = 0
     for index, task in enumerate(tasks):
         body = task.as_body()
-        entry_bytes = 1 + jsontext.stored_size(jsontext.dumps(body, root=f"tasks[{index}]", max_depth=jsontext.MAX_DEPTH + 1))
+        entry_bytes = 1 + jsontext.stored_size(
+            jsontext.dumps(body, root=f"tasks[{index}]", max_depth=jsontext.MAX_DEPTH + 1)
+        )
         if batch and (len(batch) == BATCH_ENTRIES or size + entry_bytes > BATCH_BYTES):
             yield batch
             batch, size = [], 0
@@ -503,8 +505,8 @@ def _batch_result(answer: Mapping[str, Any]) -> TaskView | ApiError:
 class AsyncThunderClient:
     """The same calls for asyncio: each runs in a thread, waiting between looks does not.
 
-        client = AsyncThunderClient(ThunderClient(api_url))
-        task = await client.submit("report.generate", {"region": "eu"})
+    client = AsyncThunderClient(ThunderClient(api_url))
+    task = await client.submit("report.generate", {"region": "eu"})
     """
 
     def __init__(self, client: ThunderClient) -> None:

@@ -1,0 +1,74 @@
+"""What readers see of a stored task. An allow-list: the lease token, keys and hashes never leave the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from thunderagent.bodies import Bodies
+from thunderagent.model import Task
+from thunderagent.schema import utf8_size
+
+INLINE_BYTES: Final = 256 * 1024
+
+SHOWN: Final = (
+    "taskId",
+    "type",
+    "queue",
+    "priority",
+    "status",
+    "outcome",
+    "outcomeReason",
+    "retryCount",
+    "maxRetryNumber",
+    "timeoutSeconds",
+    "fence",
+    "createdAt",
+    "updatedAt",
+    "dueAt",
+    "runAt",
+    "startedAt",
+    "finishedAt",
+    "deadline",
+    "lockTime",
+    "expiresAt",
+    "cancelRequested",
+    "dependsOn",
+    "tags",
+    "error",
+    "progress",
+    "operator",
+)
+SHOWN_ALONE: Final = ("attempts",)
+"""Not in lists: they grow with a task's history."""
+
+
+def task_in_list(task: Task) -> dict[str, Any]:
+    """A task without bodies, attempts and steps."""
+    view: dict[str, Any] = {name: task.item[name] for name in SHOWN if name in task.item}
+    if "uniqueSeconds" in task.item:
+        view["unique"] = {"windowSeconds": task.item["uniqueSeconds"]}
+    if task.deadline is not None:
+        view["startWithinSeconds"] = round(task.deadline - task.item.get("runAt", task.created_at), 3)
+    return view
+
+
+def task_alone(task: Task, bodies: Bodies, *, with_bodies: bool = True) -> dict[str, Any]:
+    """A task whole; payload and result inline up to 256 KiB each, else (or on request) their byte counts."""
+    view = task_in_list(task)
+    view |= {name: task.item[name] for name in SHOWN_ALONE if name in task.item}
+    view |= _body("payload", task.payload, task.item, lambda: bodies.payload(task), inline=with_bodies)
+    if task.result is not None or task.result_ref is not None:
+        view |= _body("result", task.result, task.item, lambda: bodies.result(task), inline=with_bodies)
+    return view
+
+
+def _body(
+    name: str, stored: str | None, item: Mapping[str, Any], load: Callable[[], str | None], *, inline: bool
+) -> dict[str, Any]:
+    size = int(item.get(f"{name}Bytes", 0)) if stored is None else utf8_size(stored)
+    if not inline or size > INLINE_BYTES:
+        return {f"{name}Bytes": size}
+    text = stored if stored is not None else load()
+    return {} if text is None else {name: json.loads(text)}
