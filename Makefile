@@ -55,7 +55,7 @@ $(STAMPS)/embedded: requirements-local.txt | $(STAMPS)/venv
 
 $(STAMPS)/node: package-lock.json $(STAMPS)/python
 	@echo "==> installing the CDK command line into node_modules"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm ci --no-audit --no-fund --loglevel=error
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm ci --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
 $(STAMPS)/dev: requirements-dev.txt $(STAMPS)/python

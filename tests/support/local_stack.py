@@ -96,4 +96,8 @@ def copy_up(deployed: Path, into: Path, progress: Progress) -> UpStack:
     """Copies a deployed state and starts the stack from the copy. The caller ends it: `stack.local.down()`."""
     shutil.copytree(deployed, into)
     stack = LocalStack(Checkout.of_this_installation(), StateDir(into), progress)
-    return UpStack(stack, stack.up())
+    try:
+        return UpStack(stack, stack.up())
+    except BaseException:
+        stack.down()
+        raise
