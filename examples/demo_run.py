@@ -81,7 +81,7 @@ def _demonstrate(stack: LocalStack, options: argparse.Namespace, *, output: Cons
     verdict = Verdict.of(
         finished, counted=stack.counts(workload.counters), missing_reports=stack.absent(_published(finished))
     )
-    output.print(_figures(verdict, write_units_since(stack.endpoint, began)))
+    output.print(_figures(verdict, write_units_since(stack.endpoint, stack.table_name, began)))
     output.print(_where_to_look(_save(stack, finished, options.record.parent / "reports")))
     return _conclude(verdict, output)
 
@@ -128,10 +128,10 @@ def _figures(verdict: Verdict, units: WriteUnits) -> Table:
 
 
 def _write_units(units: WriteUnits, tasks: int) -> tuple[str, str]:
-    if not tasks or not units.is_whole:
-        return "-", f"not measured: only {', '.join(units.by_function) or 'nobody'} has logged write units yet"
-    shares = ", ".join(f"{name} {value / tasks:.1f}" for name, value in sorted(units.by_function.items()))
-    return f"{units.total / tasks:.1f}", f"as DynamoDB metered them: {shares}"
+    if not tasks or not units.total:
+        return "-", "this stack does not meter them"
+    remark = f"as DynamoDB charged: table {units.table / tasks:.1f}, index {units.index / tasks:.1f}, leases included"
+    return f"{units.total / tasks:.1f}", remark
 
 
 def _where_to_look(saved: Sequence[Path]) -> str:

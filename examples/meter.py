@@ -1,60 +1,48 @@
-"""Write units of a run, summed from what the functions metered.
+"""Write units of a run: what DynamoDB charged for table and index, as its own metric in CloudWatch says."""
 
-Each function asks DynamoDB for the capacity of every write it sends (`ReturnConsumedCapacity`) and logs the sums as
-the metric `WriteUnits` in CloudWatch's embedded metric format. What is not logged is not counted; nothing is estimated.
-"""
-
-import json
-from collections.abc import Iterable, Mapping
+import math
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from thunder.local.logs import FunctionLogs
+from thunder.local.aws import client
 
-METRIC = "WriteUnits"
+PERIOD_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class WriteUnits:
-    """Write units by function."""
+    """Sums over a time, of every write that was applied, whoever sent it."""
 
-    by_function: Mapping[str, float]
+    table: float
+    index: float
 
     @property
     def total(self) -> float:
-        return sum(self.by_function.values())
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether each of the functions that take a task from submit to its end has logged something."""
-        named = " ".join(self.by_function).lower()
-        return all(part in named for part in ("api", "poller", "executor"))
+        return self.table + self.index
 
 
-def write_units_since(endpoint: str, epoch_seconds: float) -> WriteUnits:
-    """What all functions of the local stack logged since then."""
-    lines = FunctionLogs(endpoint).since(int(epoch_seconds * 1000))
-    return add_up((line.group.rpartition("/")[2], line.message) for line in lines)
+def write_units_since(endpoint: str, table_name: str, epoch_seconds: float) -> WriteUnits:
+    """What was written to the table from that second on."""
+    cloudwatch = client("cloudwatch", endpoint)
+    by_index = cloudwatch.list_metrics(Namespace="AWS/DynamoDB", MetricName="ConsumedWriteCapacityUnits")["Metrics"]
+    sums = {"table": 0.0, "index": 0.0}
+    for metric in by_index:
+        dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
+        if dimensions.get("TableName") == table_name:
+            kind = "index" if "GlobalSecondaryIndexName" in dimensions else "table"
+            sums[kind] += _sum(cloudwatch, metric["Dimensions"], math.floor(epoch_seconds))
+    return WriteUnits(**sums)
 
 
-def add_up(lines: Iterable[tuple[str, str]]) -> WriteUnits:
-    """Sum the metric over (function, log line) pairs; lines that are no metric lines are passed over."""
-    units: dict[str, float] = {}
-    for function, message in lines:
-        for value in _values(message):
-            units[function] = units.get(function, 0) + value
-    return WriteUnits(units)
-
-
-def _values(message: str) -> list[float]:
-    """The metric's values in one line: a number, or an array of them."""
-    if METRIC not in message:
-        return []
-    try:
-        line: Any = json.loads(message)
-    except ValueError:
-        return []
-    if not isinstance(line, dict) or "_aws" not in line or METRIC not in line:
-        return []
-    found = line[METRIC]
-    return [float(value) for value in (found if isinstance(found, list) else [found])]
+def _sum(cloudwatch: Any, dimensions: list[dict[str, str]], since: int) -> float:
+    answer = cloudwatch.get_metric_statistics(
+        Namespace="AWS/DynamoDB",
+        MetricName="ConsumedWriteCapacityUnits",
+        Dimensions=dimensions,
+        StartTime=datetime.fromtimestamp(since, UTC),
+        EndTime=datetime.now(UTC) + timedelta(minutes=1),
+        Period=PERIOD_SECONDS,
+        Statistics=["Sum"],
+    )
+    return sum(point["Sum"] for point in answer["Datapoints"])

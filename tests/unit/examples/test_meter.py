@@ -1,40 +1,45 @@
-"""Write units are added up from the functions' own metric lines, and from nothing else."""
+"""Write units are the table's own metric: its share and its indexes', from the run's first second on."""
 
-import json
+from datetime import UTC, datetime
+from typing import Any
 
-from examples.meter import add_up
+import pytest
 
+from examples import meter
+from examples.meter import WriteUnits, write_units_since
 
-def line(**fields: object) -> str:
-    return json.dumps({"_aws": {"Timestamp": 1, "CloudWatchMetrics": []}, "Service": "s", **fields})
-
-
-def test_single_values_and_arrays_are_added_by_function() -> None:
-    units = add_up(
-        [
-            ("ApiFunction", line(WriteUnits=2)),
-            ("ApiFunction", line(WriteUnits=[2, 2.5])),
-            ("PollerFunction", line(WriteUnits=1.0)),
-            ("ExecutorFunction", line(WriteUnits=[3], ReadUnits=9)),
-        ]
-    )
-    assert units.by_function == {"ApiFunction": 6.5, "PollerFunction": 1, "ExecutorFunction": 3}
-    assert units.total == 10.5
-    assert units.is_whole
+POINTS: dict[tuple[str, ...], list[tuple[int, float]]] = {
+    ("tasks",): [(99, 100.0), (100, 2.0), (160, 3.0)],
+    ("tasks", "dispatch-index"): [(100, 1.5)],
+    ("others",): [(100, 50.0)],
+}
 
 
-def test_other_lines_count_nothing() -> None:
-    units = add_up(
-        [
-            ("Api", "START RequestId: 1"),
-            ("Api", '{"event":"submitted","WriteUnits":5}'),
-            ("Api", "WriteUnits {"),
-            ("Api", '["WriteUnits"]'),
-            ("Api", line(ReadUnits=5)),
-        ]
-    )
-    assert units.total == 0
+class FakeCloudWatch:
+    def list_metrics(self, *, Namespace: str, MetricName: str) -> dict[str, Any]:
+        assert (Namespace, MetricName) == ("AWS/DynamoDB", "ConsumedWriteCapacityUnits")
+        names = ("TableName", "GlobalSecondaryIndexName")
+        return {
+            "Metrics": [
+                {"Dimensions": [{"Name": name, "Value": value} for name, value in zip(names, key, strict=False)]}
+                for key in POINTS
+            ]
+        }
+
+    def get_metric_statistics(
+        self, *, Dimensions: list[dict[str, str]], StartTime: datetime, EndTime: datetime, **_: Any
+    ) -> dict[str, Any]:
+        points = POINTS[tuple(dimension["Value"] for dimension in Dimensions)]
+        return {
+            "Datapoints": [
+                {"Sum": units} for at, units in points if StartTime <= datetime.fromtimestamp(at, UTC) < EndTime
+            ]
+        }
 
 
-def test_a_sum_without_every_function_is_not_whole() -> None:
-    assert not add_up([("Api", line(WriteUnits=2)), ("Executor", line(WriteUnits=2))]).is_whole
+def test_table_and_index_are_added_up_from_the_second_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "client", lambda *_: FakeCloudWatch())
+    units = write_units_since("http://127.0.0.1:1", "tasks", 100.9)
+    assert units == WriteUnits(table=5.0, index=1.5)
+    assert units.total == 6.5
+    assert write_units_since("http://127.0.0.1:1", "unheard-of", 0) == WriteUnits(table=0, index=0)

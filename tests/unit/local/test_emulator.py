@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from thunder.local import emulator
-from thunder.local.emulator import KEY_CONDITION, KeyConditions, Tokens, forget_own_settings
+from thunder.local.emulator import KEY_CONDITION, KeyConditions, Tokens, WriteMeter, forget_own_settings
 
 BY_HASH = "#k = :k"
 BY_HASH_AND_RANGE = "#k = :k AND #d <= :now"
@@ -128,3 +128,64 @@ def test_settings_that_mean_something_to_the_functions_are_forgotten(monkeypatch
 
     assert "LOG_LEVEL" not in os.environ
     assert "AUTH" not in os.environ
+
+
+class Metrics:
+    """Stands in for ministack's CloudWatch module."""
+
+    def __init__(self):
+        self.points = {}
+
+    def _dims_key(self, dimensions):
+        return tuple(sorted(dimensions.items()))
+
+    def _metric_bucket(self, key):
+        return self.points.setdefault(key, [])
+
+    def sums(self):
+        return {
+            tuple(value for _, value in dimensions): sum(point["Value"] for point in points)
+            for (_, _, dimensions), points in self.points.items()
+        }
+
+
+def reckon(result, data, table_name, write=False, units=1, index_units=0, index_name=None):
+    if data.get("ReturnConsumedCapacity", "NONE") != "NONE":
+        consumed = {"TableName": table_name, "Table": {"CapacityUnits": units}}
+        if index_units:
+            consumed["GlobalSecondaryIndexes"] = {"by-due": {"CapacityUnits": index_units}}
+        result["ConsumedCapacity"] = consumed
+
+
+def test_every_write_counts_for_its_table_and_index_whether_asked_for_or_not():
+    metrics = Metrics()
+    meter = WriteMeter(reckon, metrics)
+    asked, unasked = {}, {}
+
+    meter(asked, {"ReturnConsumedCapacity": "TOTAL"}, "tasks", write=True, units=2, index_units=1)
+    meter(unasked, {}, "tasks", write=True)
+    meter({}, {}, "others", write=True, units=5)
+
+    assert metrics.sums() == {("tasks",): 3, ("by-due", "tasks"): 1, ("others",): 5}
+    assert "ConsumedCapacity" in asked
+    assert unasked == {}
+
+
+def test_reads_do_not_count():
+    metrics = Metrics()
+
+    WriteMeter(reckon, metrics)({}, {"ReturnConsumedCapacity": "TOTAL"}, "tasks", index_name="by-due")
+
+    assert metrics.points == {}
+
+
+def test_the_writes_of_one_second_are_one_point(monkeypatch):
+    metrics, now = Metrics(), [100.2]
+    monkeypatch.setattr(emulator.time, "time", lambda: now[0])
+    meter = WriteMeter(reckon, metrics)
+
+    for now[0] in (100.2, 100.9, 101.0):
+        meter({}, {}, "tasks", write=True)
+
+    ((_, points),) = metrics.points.items()
+    assert [(point["Timestamp"], point["Value"]) for point in points] == [(100.2, 2), (101.0, 1)]
