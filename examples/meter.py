@@ -25,9 +25,9 @@ class WriteUnits:
 def write_units_since(endpoint: str, table_name: str, epoch_seconds: float) -> WriteUnits:
     """What was written to the table from that second on."""
     cloudwatch = client("cloudwatch", endpoint)
-    by_index = cloudwatch.list_metrics(Namespace="AWS/DynamoDB", MetricName="ConsumedWriteCapacityUnits")["Metrics"]
+    metrics = cloudwatch.list_metrics(Namespace="AWS/DynamoDB", MetricName="ConsumedWriteCapacityUnits")["Metrics"]
     sums = {"table": 0.0, "index": 0.0}
-    for metric in by_index:
+    for metric in metrics:
         dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
         if dimensions.get("TableName") == table_name:
             kind = "index" if "GlobalSecondaryIndexName" in dimensions else "table"
@@ -45,4 +45,4 @@ def _sum(cloudwatch: Any, dimensions: list[dict[str, str]], since: int) -> float
         Period=PERIOD_SECONDS,
         Statistics=["Sum"],
     )
-    return sum(point["Sum"] for point in answer["Datapoints"])
+    return math.fsum(point["Sum"] for point in answer["Datapoints"])

@@ -38,24 +38,23 @@ class FunctionLogs:
 
     def newest(self, count: int) -> list[LogLine]:
         """The last lines of all groups together, oldest first."""
-        return self.since(0)[-count:] if count > 0 else []
+        return self._since(0)[-count:] if count > 0 else []
 
     def follow(self, count: int) -> Iterator[LogLine]:
         """The newest lines, then every further one as it comes; never ends by itself.
 
         Reads back over the last moment each time, since lines of one millisecond need not arrive together.
         """
-        lines = self.since(0)
+        lines = self._since(0)
         yield from lines[-count:] if count > 0 else []
         while True:
             seen = {line.event_id for line in lines}
             newest = max((line.at_milliseconds for line in lines), default=0)
             time.sleep(FOLLOW_SECONDS)
-            lines = self.since(max(0, newest - 5_000))
+            lines = self._since(max(0, newest - 5_000))
             yield from (line for line in lines if line.event_id not in seen)
 
-    def since(self, milliseconds: int) -> list[LogLine]:
-        """The lines from that time on, all groups together, oldest first."""
+    def _since(self, milliseconds: int) -> list[LogLine]:
         lines = [line for group in self._groups() for line in self._lines(group, milliseconds)]
         return sorted(lines, key=lambda line: line.at_milliseconds)
 
