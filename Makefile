@@ -17,6 +17,7 @@ unexport PYTHONHOME PYTHONPATH
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo up down test lint types layers registry synth deploy bench clean
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 help: ## What can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
