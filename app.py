@@ -1,6 +1,7 @@
 """Entry point of the CDK CLI: reads the environment's configuration and builds its stacks."""
 
-from infra.config import load_config, read_context
+from infra.assets import AssetError
+from infra.config import ConfigError, load_config, read_context
 from infra.node import prefer_bundled_node
 
 
@@ -11,7 +12,10 @@ def main() -> None:
     from infra.application import build, check
 
     app = App(context=read_context())  # what the CLI passes wins over the file
-    build(app, load_config(app.node.get_all_context()))
+    try:
+        build(app, load_config(app.node.get_all_context()))
+    except (ConfigError, AssetError) as error:
+        raise SystemExit(f"thunder: {error}") from error
     check(app)
     app.synth()
 

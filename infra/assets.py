@@ -6,8 +6,9 @@ Python it says it runs on, without Docker. CDK is not imported.
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -19,7 +20,7 @@ from infra.config import ROOT, ExecutorProfile
 EXCLUDED = (
     ".*",
     "__pycache__",
-    "*.py[cod]",
+    "*.pyc",
     "*.egg-info",
     "tests",
     "test_*.py",
@@ -82,6 +83,14 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 @dataclass(frozen=True)
+class Registry:
+    """Declared queues, and by executor profile the leases that its types ask for themselves."""
+
+    queues: Sequence[str]
+    lease_seconds: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
 class Project:
     """Where the sources of the assets are. Each `…_parts` is what `staged` takes; AssetError says what is missing."""
 
@@ -129,10 +138,20 @@ class Project:
 
     def registry_parts(self, environment: str) -> dict[str, Path]:
         """The registry layer of one environment."""
-        python = self.root / "build" / "registry" / environment / "python"
-        registry = python / "thunderagent_registry" / "registry.json"
-        _existing(registry, f"{registry} is missing: run `thunder registry build --env {environment}`")
-        return {"python": python}
+        return {"python": self._registry(environment).parent.parent}
+
+    def read_registry(self, environment: str) -> Registry:
+        """What the infrastructure needs to know of the declared types."""
+        document = json.loads(self._registry(environment).read_text())
+        leases: dict[str, list[int]] = {}
+        for declared in document["types"].values():
+            if declared.get("leaseSeconds") is not None:
+                leases.setdefault(declared["profile"], []).append(declared["leaseSeconds"])
+        return Registry(queues=tuple(document["queues"]), lease_seconds=leases)
+
+    def _registry(self, environment: str) -> Path:
+        path = self.root / "build" / "registry" / environment / "python" / "thunderagent_registry" / "registry.json"
+        return _existing(path, f"{path} is missing: run `thunder registry build --env {environment}`")
 
 
 def _existing(path: Path, complaint: str) -> Path:

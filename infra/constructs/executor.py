@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
@@ -12,7 +14,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.config import ExecutorProfile, FunctionSize
+from infra.config import SHORTEST_LEASE_SECONDS, ExecutorProfile, FunctionSize
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import BODIES, REPORTS, grant_objects
 from infra.constructs.task_table import grant_items
@@ -31,6 +33,11 @@ def profile_environment(profile: ExecutorProfile, *, function: str) -> dict[str,
     }
 
 
+def event_age_seconds(profile: ExecutorProfile, lease_seconds: Sequence[int]) -> int:
+    """How long an event may wait: as long as the shortest lease it may carry, but Lambda takes nothing below 60 s."""
+    return max(SHORTEST_LEASE_SECONDS, math.floor(min([profile.lease_seconds, *lease_seconds])))
+
+
 class Executor(Construct):
     """Invoked asynchronously by the poller, once per lease.
 
@@ -45,6 +52,7 @@ class Executor(Construct):
         *,
         house: HouseDefaults,
         profile: ExecutorProfile,
+        lease_seconds: Sequence[int],
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
         undelivered: sqs.IQueue,
@@ -67,7 +75,7 @@ class Executor(Construct):
             },
         )
         service_function.invoke_once(
-            max_event_age=Duration.seconds(profile.lease_seconds),
+            max_event_age=Duration.seconds(event_age_seconds(profile, lease_seconds)),
             on_failure=destinations.SqsDestination(undelivered),
         )
         self.function = service_function.function

@@ -68,6 +68,7 @@ class ServiceStack(Stack):
         super().__init__(scope, id, description=f"ThunderAgent ({config.environment}): functions, API and alarms")
         self._config, self._table, self._bucket = config, table, bucket
         self._project = project or Project()
+        self._registry = self._project.read_registry(config.environment)
         self._house = self._house_defaults()
         self.undelivered = self._undelivered_queue()
         self.executors = {profile.name: self._executor(profile) for profile in config.executors}
@@ -152,6 +153,7 @@ class ServiceStack(Stack):
             f"Executor-{profile.name}",
             house=self._house,
             profile=profile,
+            lease_seconds=self._registry.lease_seconds.get(profile.name, ()),
             table=self._table,
             bucket=self._bucket,
             undelivered=self.undelivered,
@@ -169,7 +171,7 @@ class ServiceStack(Stack):
     def _watched(self) -> Watched:
         return Watched(
             service=self.stack_name,
-            queues=self._config.queues,
+            queues=sorted({*self._config.queues, *self._registry.queues}),
             table=self._table.table_name,
             api=self.api.http_api.http_api_id,
             executors={name: executor.function.function_name for name, executor in self.executors.items()},

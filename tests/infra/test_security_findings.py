@@ -1,0 +1,73 @@
+"""cdk-nag's AwsSolutions rules, and the reasons for what is accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.assets import Project
+from infra.config import load_config, read_context
+from tests.infra.templates import Synthesised
+
+
+def findings(environment: str, project: Project, outdir: Path, *, defect: bool = False) -> set[str]:
+    """Rules that are neither obeyed nor acknowledged, as the validation report tells them."""
+    from aws_cdk import App
+    from aws_cdk import aws_iam as iam
+
+    from infra.application import build, check
+
+    app = App(context=read_context(), outdir=str(outdir))
+    stacks = build(app, load_config(read_context(), environment), project)
+    if defect:
+        stacks.service.poller.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:*"], resources=["*"]))
+    check(app)
+    with suppress(RuntimeError):  # jsii has one exception for everything; the report says what it was
+        app.synth()
+    return unacknowledged(json.loads((outdir / "validation-report.json").read_text()))
+
+
+def unacknowledged(report: dict[str, Any]) -> set[str]:
+    return {
+        violation["ruleName"]
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+        if plugin["conclusion"] == "failure"
+    }
+
+
+@pytest.mark.parametrize("environment", ["local", "prod"])
+def test_no_finding_is_left_without_a_reason(environment: str, project: Project, tmp_path: Path) -> None:
+    assert findings(environment, project, tmp_path) == set()
+
+
+def test_a_wildcard_would_be_found(project: Project, tmp_path: Path) -> None:
+    found = findings("prod", project, tmp_path, defect=True)
+    assert any("IAM5[Resource::*]" in rule for rule in found)
+    assert any("IAM5[Action::dynamodb:*]" in rule for rule in found)
+
+
+def test_what_is_accepted_is_this_and_has_its_reason(prod: Synthesised, local: Synthesised) -> None:
+    assert set(accepted(prod)) == {"S1", "SQS3", "L1", "IAM5 on bodies/*", "IAM5 on reports/*"}
+    assert set(accepted(local)) - set(accepted(prod)) == {"S10", "SQS4", "SNS3"}
+    assert all(len(reason) >= 40 for reason in accepted(local).values())
+
+
+def accepted(synthesised: Synthesised) -> dict[str, str]:
+    """Acknowledged rules and their reasons; a finding on a bucket's prefix in short."""
+    reasons: dict[str, str] = {}
+    for path in synthesised.assembly.glob("*.metadata.json"):
+        for entries in json.loads(path.read_text()).values():
+            for entry in entries:
+                if entry["type"] == "aws:cdk:acknowledged-rules":
+                    reasons |= {shortened(rule): reason for rule, reason in entry["data"].items()}
+    return reasons
+
+
+def shortened(rule: str) -> str:
+    return re.sub(r"IAM5\[Resource::[^/]*/(.*)\]", r"IAM5 on \1", rule.removeprefix("Annotation::AwsSolutions-"))
