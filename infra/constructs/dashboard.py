@@ -32,10 +32,17 @@ def dashboard_rows(watched: Watched) -> list[list[cloudwatch.IWidget]]:
 
 
 def _alive(watched: Watched) -> list[cloudwatch.IWidget]:
-    beats = [service_metric(name, service=watched.service) for name in ("PollerHeartbeat", "ReaperHeartbeat")]
+    def counts(*names: str) -> list[cloudwatch.Metric]:
+        return [service_metric(name, service=watched.service) for name in names]
+
     requests = [api_metric(name, api=watched.api) for name in ("Count", "4xx", "5xx")]
     latency = [api_metric("Latency", api=watched.api, statistic=percentile) for percentile in ("p50", "p95", "p99")]
-    return [_graph("Heartbeats", beats), _graph("API requests", requests), _graph("API latency (ms)", latency)]
+    return [
+        _graph("Heartbeats", counts("PollerHeartbeat", "ReaperHeartbeat"), width=6),
+        _graph("Leases in trouble", counts("LeasesExpired", "HeartbeatsLost", "DispatchFailures"), width=6),
+        _graph("API requests", requests, width=6),
+        _graph("API latency (ms)", latency, width=6),
+    ]
 
 
 def _keeping_up(service: str, queue: str) -> list[cloudwatch.IWidget]:
@@ -59,9 +66,9 @@ def _outcomes(service: str, queue: str) -> list[cloudwatch.IWidget]:
         return [service_metric(name, service=service, queue=queue) for name in names]
 
     return [
-        _graph(f"{queue}: flow", counts("Submitted", "Claimed", "Succeeded")),
+        _graph(f"{queue}: flow", counts("Submitted", "Succeeded")),
         _graph(f"{queue}: retries and failures", counts("Retried", "Failed", "Cancelled")),
-        _graph(f"{queue}: trouble", counts("LeasesExpired", "HeartbeatsLost", "DispatchFailures", "ClaimConflicts")),
+        _graph(f"{queue}: claims", counts("Claimed", "ClaimConflicts")),
     ]
 
 
@@ -89,5 +96,5 @@ def _stores(watched: Watched) -> list[cloudwatch.IWidget]:
     ]
 
 
-def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=metrics, width=8, height=6)
+def _graph(title: str, metrics: Sequence[cloudwatch.IMetric], *, width: int = 8) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=metrics, width=width, height=6)

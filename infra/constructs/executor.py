@@ -17,9 +17,10 @@ from constructs import Construct
 from infra.config import SHORTEST_LEASE_SECONDS, ExecutorProfile, FunctionSize
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import BODIES, REPORTS, grant_objects
-from infra.constructs.task_table import grant_items
+from infra.constructs.task_table import grant_dispatch_index, grant_items
 
-ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
+# A handler may submit tasks: that is the submit path of the API, with its look at queue settings through the index.
+ITEM_ACTIONS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
 
 
 def profile_environment(profile: ExecutorProfile, *, function: str) -> dict[str, object]:
@@ -81,6 +82,7 @@ class Executor(Construct):
         self.function = service_function.function
         self.role = service_function.role
         grant_items(table, self.role, ITEM_ACTIONS)
+        grant_dispatch_index(table, self.role)
         grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject"))
         grant_objects(bucket, self.role, REPORTS, ("GetObject", "PutObject"))
 

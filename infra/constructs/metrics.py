@@ -15,7 +15,10 @@ FIVE_MINUTES = Duration.minutes(5)
 def service_metric(
     name: str, *, service: str, queue: str | None = None, statistic: str = "Sum", period: Duration = MINUTE
 ) -> cloudwatch.Metric:
-    """One of the library's own, by the dimensions it is emitted with: Service, and Queue unless it has none."""
+    """One of the library's own, by the dimensions it is emitted with: Service, and Queue where tasks are counted.
+
+    A lease may carry tasks of several queues, so what is counted by lease has no Queue.
+    """
     dimensions = {"Service": service} if queue is None else {"Service": service, "Queue": queue}
     return _metric(NAMESPACE, name, dimensions, statistic, period)
 

@@ -29,10 +29,10 @@ class Monitoring(Construct):
         self._action = actions.SnsAction(topic)
         self._heartbeat("Poller", consequence="no task is started")
         self._heartbeat("Reaper", consequence="expired leases and passed deadlines are not noticed")
+        self._failed_dispatches()
+        self._expired_leases()
         for queue in watched.queues:
             self._failed_tasks(queue)
-            self._failed_dispatches(queue)
-            self._expired_leases(queue)
         for profile, function in watched.executors.items():
             self._executor_errors(profile, function)
         for name, function in watched.functions.items():
@@ -66,21 +66,21 @@ class Monitoring(Construct):
             f"`thunder dlq list --queue {queue}`; once the cause is mended, run them again with `thunder dlq redrive`.",
         )
 
-    def _failed_dispatches(self, queue: str) -> None:
+    def _failed_dispatches(self) -> None:
         self._alarm(
-            f"DispatchFailures-{queue}",
-            service_metric("DispatchFailures", service=self._watched.service, queue=queue),
+            "DispatchFailures",
+            service_metric("DispatchFailures", service=self._watched.service),
             periods=3,
-            advice=f"Executors could not be invoked for queue {queue} for three minutes; its tasks were handed back "
-            "unharmed. Compare maxInFlight with the account's Lambda concurrency, and read the poller's log group.",
+            advice="Executors could not be invoked for three minutes; the tasks were handed back unharmed. "
+            "Compare maxInFlight with the account's Lambda concurrency, and read the poller's log group.",
         )
 
-    def _expired_leases(self, queue: str) -> None:
+    def _expired_leases(self) -> None:
         self._alarm(
-            f"LeasesExpired-{queue}",
-            service_metric("LeasesExpired", service=self._watched.service, queue=queue, period=FIVE_MINUTES),
-            advice=f"Executors died with tasks of queue {queue} or stopped their heartbeat. Look in the executor's log "
-            "group for a crash, a timeout or exhausted memory; the tasks run again, or end FAILED as worker_lost.",
+            "LeasesExpired",
+            service_metric("LeasesExpired", service=self._watched.service, period=FIVE_MINUTES),
+            advice="Executors died with their tasks, or stopped their heartbeat. Look in the executor's log group for "
+            "a crash, a timeout or exhausted memory; the tasks run again, or end FAILED as worker_lost.",
         )
 
     def _executor_errors(self, profile: str, function: str) -> None:

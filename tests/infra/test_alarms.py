@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 
+from infra.config import ROOT
 from tests.infra.templates import Synthesise, Synthesised, of_type, properties, readable
 
 SCHEDULE_SECONDS = 60
@@ -19,7 +22,7 @@ SERVICE_METRICS = HEARTBEATS | {
     "ReadUnits", "AuditViolations",
 }  # fmt: skip
 EXPECTED = {
-    "PollerStopped", "ReaperStopped", "TasksFaileddefault", "DispatchFailuresdefault", "LeasesExpireddefault",
+    "PollerStopped", "ReaperStopped", "TasksFaileddefault", "DispatchFailures", "LeasesExpired",
     "ExecutorErrorsdefault", "FunctionErrorsapi", "FunctionErrorspoller", "FunctionErrorsreaper", "TableReadThrottled",
     "TableWriteThrottled", "IndexReadThrottled", "IndexWriteThrottled", "ApiServerErrors",
 }  # fmt: skip
@@ -50,6 +53,23 @@ def state(alarm: dict[str, Any], periods: Sequence[float | None]) -> str:
 
 def is_heartbeat(alarm: dict[str, Any]) -> bool:
     return alarm["MetricName"] in HEARTBEATS
+
+
+@cache
+def emitted() -> dict[str, list[set[str]]]:
+    """The service's metrics as the code measures them: by name, the sets of dimensions."""
+    found: dict[str, list[set[str]]] = {}
+    for path in [*(ROOT / "layers").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="measure"), args=[ast.Constant(value=str(name)), *_]):
+                    given = {keyword.arg for keyword in node.keywords} & {"queue", "type"}
+                    found.setdefault(name, []).append({"Service", *(str(one).capitalize() for one in given)})
+    return found
+
+
+def test_what_is_measured_has_a_name_of_the_contract() -> None:
+    assert set(emitted()) <= SERVICE_METRICS
 
 
 def test_ta38_the_alarms_are_these(synthesised: Synthesised) -> None:
@@ -101,7 +121,8 @@ def test_ta38_alarms_watch_one_metric_by_the_dimensions_it_is_emitted_with(synth
             case "ThunderAgent":
                 assert alarm["MetricName"] in SERVICE_METRICS
                 assert dimensions.pop("Service") == synthesised.names[1]
-                assert dimensions == ({} if is_heartbeat(alarm) else {"Queue": "default"})
+                assert dimensions == ({"Queue": "default"} if alarm["MetricName"] == "Failed" else {})
+                assert {"Service", *dimensions} in emitted()[alarm["MetricName"]], f"{name}: nobody emits that"
             case "AWS/Lambda":
                 assert set(dimensions) == {"FunctionName"}
             case "AWS/DynamoDB":
@@ -145,7 +166,7 @@ def test_the_dashboard_shows_what_is_emitted(synthesised: Synthesised) -> None:
     for namespace, name, *dimensions in shown:
         if namespace == "ThunderAgent":
             assert name in SERVICE_METRICS
-            names = dimensions[: len(dimensions) // 2 * 2 : 2]
-            assert set(names) == ({"Service"} if name in HEARTBEATS else {"Service", "Queue"})
+            names = {one for one in dimensions if one in ("Service", "Queue", "Type")}
+            assert names in emitted().get(name, [names]), f"{name} is not emitted by {names}"
     assert {metric[1] for metric in shown if metric[0] == "ThunderAgent"} >= {"Backlog", "QueueLatency", "Failed"}
     assert not [metric for metric in shown if isinstance(metric[0], dict)], "no math, no search"

@@ -31,7 +31,8 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
     "executor": {
         **OWN_LOGS,
         **UNDELIVERED,
-        "{table}": dynamodb(*ITEMS),
+        "{table}": dynamodb(*ITEMS, "ConditionCheckItem"),
+        "{table}/index/dispatch-index": dynamodb("Query"),
         "{bucket}/bodies/*": ["s3:GetObject", "s3:PutObject"],
         "{bucket}/reports/*": ["s3:GetObject", "s3:PutObject"],
     },
