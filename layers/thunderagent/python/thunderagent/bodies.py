@@ -35,6 +35,7 @@ from thunderagent.states import Status
 from thunderagent.store import Store
 
 IN_S3 = "s3:"
+URL_SECONDS = 60
 END_BYTES = 40  # finishedAt, expiresAt and the longer status and key of a terminal item
 
 
@@ -44,6 +45,7 @@ class Objects(Protocol):
     def put(self, key: str, data: bytes) -> None: ...
     def get(self, key: str) -> bytes | None: ...
     def delete(self, key: str) -> None: ...
+    def url(self, key: str, *, seconds: int) -> str: ...
 
 
 class Bodies:
@@ -84,6 +86,12 @@ class Bodies:
     def result(self, task: Task) -> str | None:
         """The result's JSON text, or None when the task has none. Raises BodyMissing."""
         return None if task.result is None and task.result_ref is None else self._load(task.result, task.result_ref)
+
+    def url(self, reference: str) -> str | None:
+        """Where to fetch a body that stands in S3, for a minute; None for one that stands in the table."""
+        if self._objects is None or not reference.startswith(IN_S3):
+            return None
+        return self._objects.url(reference.removeprefix(IN_S3), seconds=URL_SECONDS)
 
     def renew(self, task: Task, *, due_at: float) -> None:
         """A redriven task's payload lives on: its time to live starts again. (S3 bodies: see the lifecycle rule.)"""

@@ -16,6 +16,7 @@ from thunderagent.errors import (
     BodyMissing,
     Conflict,
     InvalidInput,
+    MalformedItem,
     NotFound,
     OutcomeUnknown,
     RequestError,
@@ -49,7 +50,8 @@ class UnsupportedMediaType(RequestError):
 class Request:
     """One call. `route` is its name in the OpenAPI document, or `$default` when the document has none for it.
 
-    Header names are lower-case. `scopes` is None for a caller whose rights are not scopes (IAM).
+    Header names are lower-case. `base_path` is the stage's prefix, for links. `scopes` is None for a caller whose
+    rights are not scopes (IAM).
     """
 
     route: str
@@ -59,6 +61,7 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = field(default=b"", repr=False)
+    base_path: str = ""
     request_id: str = ""
     caller: str = "unknown"
     scopes: frozenset[str] | None = None
@@ -69,6 +72,11 @@ class Request:
             return None
         _check_media_type(self.headers)
         return jsontext.loads(self.body, max_depth=jsontext.MAX_BODY_DEPTH)
+
+    def json_draft(self) -> jsontext.Draft:
+        """The body's value, each part of it still to be checked. Raises like `json`."""
+        _check_media_type(self.headers)
+        return jsontext.loads_draft(self.body or b"null", max_depth=jsontext.MAX_BODY_DEPTH)
 
 
 def decode(event: Event) -> Request:
@@ -83,6 +91,7 @@ def decode(event: Event) -> Request:
         query=reader.query(),
         headers=reader.headers(),
         body=_body(event),
+        base_path=_stage_prefix(_context(event)),
         request_id=request_id_of(event),
         caller=reader.caller(),
         scopes=_scopes(reader.claims()),
@@ -192,9 +201,14 @@ class _Format1:
         return (_context(self._event).get("authorizer") or {}).get("claims") or {}
 
 
-def _without_stage(path: str, context: Mapping[str, Any]) -> str:
+def _stage_prefix(context: Mapping[str, Any]) -> str:
     stage = str(context.get("stage") or "$default")
-    return path.removeprefix(f"/{stage}") or "/" if path == f"/{stage}" or path.startswith(f"/{stage}/") else path
+    return "" if stage == "$default" else f"/{stage}"
+
+
+def _without_stage(path: str, context: Mapping[str, Any]) -> str:
+    prefix = _stage_prefix(context)
+    return path.removeprefix(prefix) or "/" if path == prefix or path.startswith(f"{prefix}/") else path
 
 
 def _single(pairs: list[tuple[str, str]]) -> dict[str, str]:
@@ -303,6 +317,7 @@ STATUS_OF_ERROR: Final[Mapping[type[Exception], int]] = {
     NotFound: 404,
     BodyMissing: 404,
     Conflict: 409,
+    MalformedItem: 409,
     TooLarge: 413,
     UnsupportedMediaType: 415,
     Unprocessable: 422,
@@ -313,20 +328,35 @@ STATUS_OF_ERROR: Final[Mapping[type[Exception], int]] = {
 }
 """The one place where the library's errors become HTTP. What is not here is a defect of ours: 500."""
 
-CODE_OF_OTHERS: Final[Mapping[int, str]] = {404: "not_found", 500: "internal_error", 503: "unavailable"}
+CODE_OF_OTHERS: Final[Mapping[int, str]] = {
+    404: "not_found",
+    409: "malformed_task",
+    500: "internal_error",
+    503: "unavailable",
+}
 RETRY_AFTER_SECONDS: Final = 1
+
+
+def status_of(error: Exception) -> int:
+    return next((status for kind, status in STATUS_OF_ERROR.items() if isinstance(error, kind)), 500)
 
 
 def answer_to(error: Exception, request_id: str) -> Answer:
     """The error in the contract's form. The text of an unexpected error stays in the log."""
-    status = next((status for kind, status in STATUS_OF_ERROR.items() if isinstance(error, kind)), 500)
+    status = status_of(error)
+    return Answer(status, {"error": detail_of(error), "requestId": request_id}, _retry_after(error, status))
+
+
+def detail_of(error: Exception) -> dict[str, Any]:
+    """`code`, `message`, and `path` or `status` where the error has one."""
+    status = status_of(error)
     detail: dict[str, Any] = {"code": CODE_OF_OTHERS.get(status, "error"), "message": _public_message(error, status)}
     if isinstance(error, RequestError):
         detail["code"] = error.code
         detail |= {} if error.path is None else {"path": error.path}
     if isinstance(error, Conflict) and error.status is not None:
         detail["status"] = error.status
-    return Answer(status, {"error": detail, "requestId": request_id}, _retry_after(error, status))
+    return detail
 
 
 def _public_message(error: Exception, status: int) -> str:
@@ -334,7 +364,7 @@ def _public_message(error: Exception, status: int) -> str:
         return error.message
     if status == 503:
         return "the store did not take it; repeating the call is safe with the same Idempotency-Key or task id"
-    return str(error) if status == 404 else "the call failed for a reason that is not yours; the log has it"
+    return str(error) if status in (404, 409) else "the call failed for a reason that is not yours; the log has it"
 
 
 def _retry_after(error: Exception, status: int) -> dict[str, str]:

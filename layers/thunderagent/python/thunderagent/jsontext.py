@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 _UNPAIRED = "unpaired surrogate"
 _TOO_LONG = f"integer of more than {MAX_INTEGER_DIGITS} digits"
+_CUT = "\udc00too deep"
 _NAME_SHOWN = 64  # characters of a key or number in a message
 _STEPS_SHOWN = 3  # of a path that is too long to read
 
@@ -72,6 +74,50 @@ def loads(data: bytes | str, *, root: str = "", max_depth: int = MAX_DEPTH) -> A
     if reader.found_defect or _may_hold_half_a_pair(text):
         _refuse_first_defect(value, root, max_depth)
     return value
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A value whose parts may still hold what JSON cannot say, so that each part can be judged on its own."""
+
+    value: Any
+    is_suspect: bool
+
+    def check(self, part: Any, *, root: str, max_depth: int = MAX_DEPTH) -> None:
+        """Raise InvalidInput when `part` of the value has a defect."""
+        if self.is_suspect:
+            _refuse_first_defect(part, root, max_depth)
+
+
+def loads_draft(data: bytes | str, *, max_depth: int) -> Draft:
+    """Read a text as far as it can be read: one bad entry of a list must not refuse the others.
+
+    Raises InvalidInput for what is no JSON text at all. Whatever is used of the value must pass `check` first.
+    """
+    text = _decoded(data, "")
+    if text.count("[") + text.count("{") > max_depth and _is_deeper(text, max_depth):
+        text = _without_the_too_deep(text, max_depth)
+    reader = _Reader()
+    value = reader.read(text, "")
+    return Draft(value, is_suspect=reader.found_defect or _may_hold_half_a_pair(text))
+
+
+def _without_the_too_deep(text: str, max_depth: int) -> str:
+    """The text with each container below the deepest level replaced by a string that no accepted text can hold."""
+    pieces: list[str] = []
+    depth = kept_to = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "[{":
+            depth += 1
+            if depth == max_depth + 1:
+                pieces.append(text[kept_to : match.start()] + f'"{_CUT}"')
+        elif token in "]}":
+            depth -= 1
+            if depth == max_depth:
+                kept_to = match.end()
+    pieces.append(text[kept_to:] if depth <= max_depth else "")
+    return "".join(pieces)
 
 
 def _may_hold_half_a_pair(text: str) -> bool:
@@ -382,7 +428,8 @@ def _problem_with(item: Any) -> tuple[str, _Steps]:
     if isinstance(item, _Defect):
         return item.reason, () if item.step is None else (item.step,)
     if isinstance(item, str):
-        return (f"{_UNPAIRED} in a string" if _HALF_A_PAIR.search(item) else ""), ()
+        reason = "nested too deep" if item == _CUT else f"{_UNPAIRED} in a string"
+        return (reason if _HALF_A_PAIR.search(item) else ""), ()
     if isinstance(item, float):
         return ("" if item - item == 0 else f"{_constant_name(item)} is not JSON"), ()
     if isinstance(item, int) or item is None:

@@ -23,7 +23,7 @@ from thunderagent.schema import (
     unique_id,
 )
 from thunderagent.states import TERMINAL, Outcome, Status
-from thunderagent.store import Refusal, Refused, Store, Written
+from thunderagent.store import Store, Written
 
 UNIQUE_ROUNDS = 5  # a takeover that loses its race looks again this often
 
@@ -147,14 +147,14 @@ class Submitter:
 
     def _create(self, item: Item, key: str | None) -> Submitted:
         answer = self._store.apply(expressions.submit(item))
-        if isinstance(answer, Written):
+        if isinstance(answer, Written) and _is_ours(answer):
             return Submitted(Task.from_item(item), duplicate=False)
-        return self._existing(item, answer, key)
+        return self._existing(item, answer.item or {}, key)
 
     def _create_unique(self, item: Item, key: str | None) -> Submitted:
         """One transaction: the task and the pointer to it. An open equal task (or one in its window) suppresses."""
         if key is not None and (earlier := self._store.get_item(item["taskId"], consistent=True)) is not None:
-            return self._existing(item, Refused(Refusal.OTHER, earlier), key)
+            return self._existing(item, earlier, key)
         for _ in range(UNIQUE_ROUNDS):
             pointer = self._store.get_item(unique_id(item["unique"]), consistent=True)
             holder = self._store.get_item(str(pointer["holder"]), consistent=True) if pointer else None
@@ -162,10 +162,11 @@ class Submitter:
                 return Submitted(Task.from_item(holder), duplicate=True)
             writes = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
             answer = self._store.transact(writes, request_token=self._store.randomness.token())
-            if isinstance(answer, Written):
+            if isinstance(answer, Written) and _is_ours(answer):
                 return Submitted(Task.from_item(item), duplicate=False)
-            if answer[0] is not None:
-                return self._existing(item, answer[0], key)
+            taken = answer if isinstance(answer, Written) else answer[0]
+            if taken is not None:
+                return self._existing(item, taken.item or {}, key)
         raise StoreThrottled("TransactWriteItems", "UniqueContention", "equal tasks are being submitted; try again")
 
     def _suppresses(self, holder: Item) -> bool:
@@ -176,9 +177,8 @@ class Submitter:
         window_end = float(holder.get("finishedAt", 0)) + float(holder.get("uniqueSeconds", 0))
         return bool(succeeded and window_end > self._store.clock.now())
 
-    def _existing(self, item: Item, refused: Refused, key: str | None) -> Submitted:
+    def _existing(self, item: Item, stored: Item, key: str | None) -> Submitted:
         """The id is taken: by an earlier request with this key (then it is the answer), or by something else."""
-        stored = refused.item or {}
         if key is None:
             raise Conflict(f"task {item['taskId']} exists already", status=str(stored.get("status")))
         if stored.get("idempotencyHash") != item["idempotencyHash"]:
@@ -207,6 +207,11 @@ class Submitter:
                 f"timeoutSeconds is {given:g}; its executor allows at most {limit:g}", path="timeoutSeconds"
             )
         return float(min(limit, _first(given, defaults.get("timeoutSeconds"), DEFAULT_TIMEOUT_SECONDS)))
+
+
+def _is_ours(answer: Written) -> bool:
+    """An equal request of the same instant leaves the same item: only one that lost a reply may take it for its own."""
+    return not answer.replayed or answer.reply_lost
 
 
 def _first(*values: Any) -> Any:

@@ -127,6 +127,13 @@ class BotoObjects:
     def delete(self, key: str) -> None:
         self._call("delete_object", Key=key)
 
+    def url(self, key: str, *, seconds: int) -> str:
+        """A signed URL to read one object. Made without a request: it says nothing of whether the object is there."""
+        url: str = self._client.generate_presigned_url(
+            "get_object", Params={"Bucket": self._bucket, "Key": key}, ExpiresIn=seconds
+        )
+        return url
+
     def _call(self, operation: str, **arguments: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
 

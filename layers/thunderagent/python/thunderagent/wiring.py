@@ -153,3 +153,6 @@ class _LazyObjects:
 
     def delete(self, key: str) -> None:
         self._objects.delete(key)
+
+    def url(self, key: str, *, seconds: int) -> str:
+        return self._objects.url(key, seconds=seconds)
