@@ -48,11 +48,15 @@ class Cdk:
         return self._run(arguments, {"CDK_VALIDATION": "false"}, log="synth.log")
 
     def bootstrap(self, endpoint: str) -> None:
-        """Bootstraps the account, unless that is done, and removes what would refuse a deployment without TLS."""
+        """Bootstraps the account, unless that is done, and removes what would refuse a deployment without TLS.
+
+        Away from cdk.json: with an app at hand the CLI would synthesise it first, only to learn the account's name.
+        """
         if not _stack_exists(endpoint, TOOLKIT_STACK):
             arguments = ["bootstrap", f"aws://{ACCOUNT}/{REGION}"]
-            with self.progress.step("bootstrapping the embedded AWS for the CDK (once, about 20 s)"):
-                self.finish(self._run(arguments, _credentials(endpoint), log="bootstrap.log"), "bootstrap")
+            with self.progress.step("bootstrapping the embedded AWS for the CDK (once)"):
+                running = self._run(arguments, _credentials(endpoint), log="bootstrap.log", cwd=self.state.scratch)
+                self.finish(running, "bootstrap")
         _drop_bucket_policy(endpoint)
 
     def deploy(self, endpoint: str) -> None:
@@ -73,12 +77,14 @@ class Cdk:
         stacks = [a for a in manifest["artifacts"].values() if a["type"] == "aws:cloudformation:stack"]
         return sorted(artifact["properties"].get("stackName", artifact["displayName"]) for artifact in stacks)
 
-    def _run(self, arguments: Sequence[str], env: Mapping[str, str], *, log: str) -> subprocess.Popen[bytes]:
+    def _run(
+        self, arguments: Sequence[str], env: Mapping[str, str], *, log: str, cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         cli = [str(self.checkout.node), str(self.checkout.cdk_cli)]
         with (self.state.logs / log).open("wb") as output:
             return subprocess.Popen(
                 [*cli, *arguments, "--no-notices", "--no-version-reporting"],
-                cwd=self.checkout.root,
+                cwd=cwd or self.checkout.root,
                 env={**self._environment(), **env},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -15,12 +15,12 @@ FOLLOW_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line; ordered by the time it was written."""
+    """One line, equal to itself when it is read again: the embedded AWS gives events no ids."""
 
     at_milliseconds: int
     group: str
+    stream: str
     message: str
-    event_id: str
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.at_milliseconds / 1000, UTC)
@@ -48,11 +48,11 @@ class FunctionLogs:
         lines = self._since(0)
         yield from lines[-count:] if count > 0 else []
         while True:
-            seen = {line.event_id for line in lines}
+            seen = set(lines)
             newest = max((line.at_milliseconds for line in lines), default=0)
             time.sleep(FOLLOW_SECONDS)
             lines = self._since(max(0, newest - 5_000))
-            yield from (line for line in lines if line.event_id not in seen)
+            yield from (line for line in lines if line not in seen)
 
     def _since(self, milliseconds: int) -> list[LogLine]:
         lines = [line for group in self._groups() for line in self._lines(group, milliseconds)]
@@ -67,4 +67,4 @@ class FunctionLogs:
         pages = self._logs.get_paginator("filter_log_events").paginate(logGroupName=group, startTime=since)
         for page in pages:
             for event in page["events"]:
-                yield LogLine(event["timestamp"], group, event["message"], event["eventId"])
+                yield LogLine(event["timestamp"], group, event["logStreamName"], event["message"])
