@@ -31,11 +31,15 @@ from thunderagent.conditions import (
 from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, TaskId
 from thunderagent.schema import (
     ATTEMPTS_KEPT,
+    BLOCKED_LOOK_SECONDS,
+    BODY_RETENTION_SECONDS,
     FORMAT_VERSION,
     LEASE_SHARDS,
     REDRIVES_KEPT,
     RETENTION_SECONDS,
     Layout,
+    edge_id,
+    edge_key,
     lease_id,
     lease_key,
     shard_of,
@@ -180,6 +184,7 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
         sets={**_end(Status.FAILED, now), **_listing(Status.FAILED, queue, task_id, layout, now)[0], "error": error},
         removes=["lockTime", "owner", "deferredFor"],
         applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
+        returns="ALL_NEW",
     )
 
 
@@ -447,22 +452,27 @@ def expire(task: Task, *, layout: Layout, now: float) -> Write:
 
 
 def unblock(task: Task, *, due_at: float, layout: Layout, now: float) -> Write:
-    """PENDING → PENDING with one parent less. Part of the transaction that deletes the edge: the edge is the proof."""
-    left = task.blocked_count - 1
-    sets: dict[str, Any] = {"blockedCount": left, "updatedAt": now}
-    if left <= 0:
-        sets |= {"dispatchKey": layout.open(task.queue, task.priority, task.task_id), "dueAt": due_at}
+    """One parent less, PENDING or FAILED for another one. Part of the transaction that deletes the edge, the proof.
+
+    Only whether it is the last parent must be as seen: a thousand parents ending at once need not agree on the count.
+    """
+    last = task.blocked_count == 1
+    opened = {"dispatchKey": layout.open(task.queue, task.priority, task.task_id), "dueAt": due_at}
     return update(
         Event.UNBLOCK,
         task.task_id,
-        require=[equals("status", PENDING), equals("blockedCount", task.blocked_count)],
-        sets=sets,
-        applied=lambda old: old.get("blockedCount") == left and old.get("updatedAt") == now,
+        require=[
+            equals("status", task.status.value),
+            equals("blockedCount", 1) if last else more("blockedCount", 1),
+        ],
+        sets={"updatedAt": now, **(opened if last and task.status is Status.PENDING else {})},
+        adds={"blockedCount": -1},
+        applied=lambda old: old.get("blockedCount") == task.blocked_count - 1 and old.get("updatedAt") == now,
     )
 
 
 def parent_failed(task: Task, *, failure: Failure, layout: Layout, now: float) -> Write:
-    """PENDING (blocked) → FAILED: a parent will never succeed. The error names it."""
+    """PENDING (blocked) → FAILED: a parent will never succeed. The error names it. The count stays: see `redrive`."""
     return _end_pending(
         Event.PARENT_FAILED,
         Status.FAILED,
@@ -471,13 +481,22 @@ def parent_failed(task: Task, *, failure: Failure, layout: Layout, now: float) -
         layout=layout,
         now=now,
         sets={"error": failure.as_map(at=now)},
+        removes=[],
     )
 
 
 def redrive(task: Task, *, redrive_id: str, operator: Mapping[str, Any] | None, layout: Layout, now: float) -> Write:
-    """FAILED → PENDING with a full budget. The fence as seen and the recorded id make a repeat harmless."""
+    """FAILED → PENDING with a full budget. The fence as seen and the recorded id make a repeat harmless.
+
+    A task that failed for a parent has kept its edges and their count: while some are left it is BLOCKED again.
+    """
     known = [entry for entry in task.item.get("redriveIds", []) if entry != redrive_id]
     expired = task.deadline is not None and task.deadline <= now
+    blocked = task.blocked_count > 0
+    key, due_at = layout.open(task.queue, task.priority, task.task_id), now
+    if blocked:
+        key = layout.blocked(task.queue, task.task_id)
+        due_at = next_look(now, created_at=now, deadline=None if expired else task.deadline)
     removes = [
         "leaseToken",
         "lockTime",
@@ -488,21 +507,25 @@ def redrive(task: Task, *, redrive_id: str, operator: Mapping[str, Any] | None, 
         "exitedBy",
         "deferredFor",
         "outcome",
-        "blockedCount",
+        *([] if blocked else ["blockedCount"]),
         *(["deadline"] if expired else []),
     ]
     return update(
         Event.REDRIVE,
         task.task_id,
-        require=[equals("status", Status.FAILED.value), as_seen("fence", task.item.get("fence"))],
+        require=[
+            equals("status", Status.FAILED.value),
+            as_seen("fence", task.item.get("fence")),
+            as_seen("blockedCount", task.item.get("blockedCount")),
+        ],
         sets={
             "status": PENDING,
             "retryCount": 0,
             "lost": 0,
             "fence": task.fence + 1,
             "redriveIds": [*known, redrive_id][-REDRIVES_KEPT:],
-            "dispatchKey": layout.open(task.queue, task.priority, task.task_id),
-            "dueAt": now,
+            "dispatchKey": key,
+            "dueAt": due_at,
             "updatedAt": now,
             **_given(operator=operator),
         },
@@ -544,6 +567,90 @@ def renew_body(item_id: str, *, expires_at: int) -> Write:
         require=[],
         sets={"expiresAt": expires_at},
         applied=lambda old: old.get("expiresAt") == expires_at,
+    )
+
+
+# ---- dependencies ------------------------------------------------------------------------------------------------
+
+
+def next_look(now: float, *, created_at: float, deadline: float | None) -> float:
+    """When a blocked task is looked at again: after its own age, so that the pause doubles; not past its deadline."""
+    shortest, longest = BLOCKED_LOOK_SECONDS
+    look = round(now + min(longest, max(shortest, now - created_at)), 3)
+    return look if deadline is None else min(look, deadline)
+
+
+def put_edge(parent_id: str, child_id: str, *, now: float) -> Write:
+    """An edge, always in a transaction that proves it is missing: with the child's birth, or its count as seen."""
+    item = {
+        "taskId": edge_id(parent_id, child_id),
+        "dispatchKey": edge_key(parent_id),
+        "dueAt": now,
+        "createdAt": now,
+        "expiresAt": int(now) + BODY_RETENTION_SECONDS,  # the backstop; a settled edge is deleted long before
+    }
+    return put_body(item)
+
+
+def cut_edge(parent_id: str, child_id: str) -> Write:
+    """The edge goes, once: whoever deletes it may count the parent as satisfied, in the same transaction."""
+    return delete("cut_edge", edge_id(parent_id, child_id), require=[])
+
+
+def edge_stands(parent_id: str, child_id: str) -> Write:
+    return check(edge_id(parent_id, child_id), require=[exists()])
+
+
+def dead_as_seen(parent_id: str, parent: Item | None) -> Write:
+    """The parent is still gone, or in the very life and end that was looked at (a redrive raises the fence)."""
+    if parent is None:
+        return check(parent_id, require=[absent()])
+    return check(parent_id, require=[equals("status", parent["status"]), as_seen("fence", parent.get("fence"))])
+
+
+def mark_dependents(parent_id: str) -> Write:
+    """From now on every end of that task settles its edges. Refused once it has ended for good: the caller settles."""
+    lively = [equals("status", status.value) for status in (Status.PENDING, Status.RUNNING, Status.FAILED)]
+    return update(
+        "mark_dependents",
+        parent_id,
+        require=[absent("hasDependents"), either(*lively)],
+        sets={"hasDependents": True},
+        applied=lambda old: bool(old.get("hasDependents")),
+        returns="ALL_NEW",
+    )
+
+
+def recount(child: Task, *, blocked: int, unlinked: int, due_at: float, layout: Layout, now: float) -> Write:
+    """A blocked child's counts become what its edges say, on the premise that they are as seen. 0 makes it due."""
+    opened = {"dispatchKey": layout.open(child.queue, child.priority, child.task_id), "dueAt": due_at}
+    return update(
+        "recount",
+        child.task_id,
+        require=[
+            equals("status", child.status.value),
+            as_seen("blockedCount", child.item.get("blockedCount")),
+            as_seen("unlinked", child.item.get("unlinked")),
+        ],
+        sets={
+            "blockedCount": blocked,
+            "updatedAt": now,
+            **({"unlinked": unlinked} if unlinked else {}),
+            **(opened if not blocked and child.status is Status.PENDING else {}),
+        },
+        removes=[] if unlinked else ["unlinked"],
+        applied=lambda old: old.get("blockedCount") == blocked and old.get("updatedAt") == now,
+    )
+
+
+def look_again(child: Task, *, until: float) -> Write:
+    """A blocked child's next repair look. Nothing else changes."""
+    return update(
+        "look_again",
+        child.task_id,
+        require=[equals("status", PENDING), more("blockedCount", 0), as_seen("dueAt", child.item.get("dueAt"))],
+        sets={"dueAt": until},
+        applied=lambda old: old.get("dueAt") == until,
     )
 
 
@@ -701,6 +808,7 @@ def _end_running(
         applied=lambda old: (
             old.get("status") == status and old.get("leaseToken") == token and old.get("finishedAt") == now
         ),
+        returns="ALL_NEW",  # free of charge, and tells whether somebody waits for this end
     )
 
 
@@ -713,6 +821,7 @@ def _end_pending(
     layout: Layout,
     now: float,
     sets: Mapping[str, Any],
+    removes: Sequence[str] = ("blockedCount",),
 ) -> Write:
     listed, unlisted = _listing(status, task.queue, task.task_id, layout, now)
     return update(
@@ -720,7 +829,7 @@ def _end_pending(
         task.task_id,
         require=[equals("status", PENDING), *require],
         sets={**_end(status, now), **listed, **sets},
-        removes=["lockTime", "owner", "deferredFor", "blockedCount", *unlisted],
+        removes=["lockTime", "owner", "deferredFor", *removes, *unlisted],
         applied=lambda old: old.get("status") == status and old.get("finishedAt") == now,
         returns="ALL_NEW",
     )

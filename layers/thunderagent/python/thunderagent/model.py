@@ -22,7 +22,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "L": (list,),
 }
 _REQUIRED = ("type", "queue", "status", "retryCount", "maxRetryNumber", "createdAt")
-_WHOLE = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "payloadBytes", "resultBytes", "depth")
+_WHOLE = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "payloadBytes", "resultBytes", "depth", "unlinked")
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,8 @@ class Failure:
     type: str
     message: str
     reason: str = "error"
+    parent: str | None = None  # the parent that will never succeed, when that is why
 
     def as_map(self, *, at: float) -> dict[str, Any]:
-        return {"type": self.type, "message": self.message, "reason": self.reason, "at": at}
+        told = {"type": self.type, "message": self.message, "reason": self.reason, "at": at}
+        return told if self.parent is None else {**told, "parent": self.parent}

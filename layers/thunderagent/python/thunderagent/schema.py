@@ -53,7 +53,10 @@ TASK_ATTRIBUTES: dict[str, str] = {
     "progress": "M",
     "steps": "M",
     "blockedCount": "N",
-    "dependsOn": "L",
+    "dependsOn": "L",  # the parents named at submit, in that order
+    "dependsOnRef": "S",  # the side item that holds them instead, when they are many
+    "unlinked": "N",  # how many of them, from the end, have no edge yet (submitting is not complete)
+    "hasDependents": "BOOL",  # somebody waits, or waited, for this task: its end settles its edges
     "runAt": "N",
     "lost": "N",
     "redriveIds": "L",
@@ -116,7 +119,7 @@ def edge_key(parent_id: str) -> str:
     return f"EDGE#{parent_id}"
 
 
-SCHEDULE_KEY = "SCHEDULE#"
+SCHEDULE_KEY = "SCHEDULE#"  # `dueAt` is the next firing
 QUEUE_CONTROL_KEY = "CONTROL#queues"
 
 
@@ -141,6 +144,15 @@ def result_id(task_id: str, fence: int) -> str:
 
 def edge_id(parent_id: str, child_id: str) -> str:
     return f"edge#{parent_id}#{child_id}"
+
+
+def parents_id(task_id: str, digest: str) -> str:
+    return f"parents#{task_id}#{digest}"
+
+
+def child_of(edge: str) -> str:
+    """The child an edge's id names."""
+    return edge.rpartition("#")[2]
 
 
 def unique_id(fingerprint: str) -> str:
@@ -183,12 +195,15 @@ ATTEMPTS_KEPT = 10
 REDRIVES_KEPT = 20
 STEPS_KEPT = 100
 PARENTS_MAX = 1000
+PARENTS_INLINE_BYTES = 256  # more stand in a side item: every state change pays for the whole task
+EDGES_AT_ONCE = 90  # in one transaction (DynamoDB's limit is 100 items), beside the child and its `unique#`
 SPAWN_DEPTH_MAX = 100
 
 DAY_SECONDS = 86_400
 RETENTION_SECONDS = {Status.SUCCESS: 7 * DAY_SECONDS, Status.DONE: 7 * DAY_SECONDS, Status.FAILED: 90 * DAY_SECONDS}
 BODY_RETENTION_SECONDS = 400 * DAY_SECONDS  # of an open task's bodies, from its due time
 DEFER_SECONDS = 60
+BLOCKED_LOOK_SECONDS = (60, 600)  # a blocked task is looked at again after its own age, within these bounds
 DEFAULT_MAX_RETRY_NUMBER = 3
 DEFAULT_TIMEOUT_SECONDS = 300
 EXECUTOR_MARGIN_SECONDS = 30  # a task's timeout ends this long before its executor's

@@ -69,6 +69,7 @@ class Proof(StrEnum):
     LAPSED = "the lease token seen, of a lease that is closed or gone"
     LATE = "the deadline has passed"
     EDGE = "the edge to that parent exists, deleted in the same transaction"
+    DEAD_PARENT = "the edge exists and that parent is as dead as seen, in the same transaction"
     STATUS_ONLY = "nothing more"
 
 
@@ -292,20 +293,28 @@ TRANSITIONS: tuple[Transition, ...] = (
         may_set=LISTED,
     ),
     Transition(
+        Event.UNBLOCK,
+        _F.FAILED,
+        _F.FAILED,
+        (Proof.EDGE,),
+        "a child that failed for another parent keeps count, so that a redrive knows for how many to wait",
+        sets=_S({"blockedCount", "updatedAt"}),
+    ),
+    Transition(
         Event.PARENT_FAILED,
         _F.PENDING,
         _F.FAILED,
-        (Proof.STATUS_ONLY,),
-        "the error names the parent",
+        (Proof.DEAD_PARENT,),
+        "the error names the parent; blockedCount stays",
         sets=_END | LISTED | {"error"},
-        removes=_END_REMOVES | {"blockedCount"},
+        removes=_END_REMOVES,
     ),
     Transition(
         Event.REDRIVE,
         _F.FAILED,
         _F.PENDING,
         (Proof.FENCE_AS_SEEN,),
-        "a full budget again; history and steps kept",
+        "a full budget again; history and steps kept; blocked again while parents are missing",
         sets=_BACK | {"retryCount", "lost", "fence", "redriveIds"},
         may_set=_S({"operator", "blockedCount"}),
         removes=LEASED | {"expiresAt", "finishedAt", "cancelRequested", "exitedBy", "deferredFor"},
