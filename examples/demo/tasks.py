@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from thunderagent import Backoff, Fail, task
@@ -12,7 +13,7 @@ from . import payloads
 from .counters import add_one
 
 if TYPE_CHECKING:
-    from thunderagent.context import Context
+    from thunderagent import Context
 
 SLICE_SECONDS = 0.25
 KILLED = 137  # what a shell reports of a process ended by SIGKILL
@@ -109,7 +110,8 @@ def steps(payload: Any, ctx: "Context") -> dict[str, list[int]]:
     crash_after = payloads.whole(payload, "crashAfter", 0, most=3)
     results = []
     for number in (1, 2, 3):
-        results.append(ctx.step(f"step{number}", lambda part=f"step{number}": add_one(key, part=part)))
+        part = f"step{number}"
+        results.append(ctx.step(part, partial(add_one, key, part=part)))
         if number == crash_after and ctx.attempt == 1:
             _end_process()
     return {"counts": results}

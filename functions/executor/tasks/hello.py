@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from thunderagent import Fail, task
 
 if TYPE_CHECKING:
-    from thunderagent.context import Context
+    from thunderagent import Context
 
 
 @task("hello.greet", timeout=30, max_retries=3)

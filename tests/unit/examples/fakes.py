@@ -31,3 +31,7 @@ class FakeContext:
 
     def progress(self, fraction: float, message: str = "") -> None:
         self.told.append((fraction, message))
+
+    def submit(self, type: str, payload: Any = None, *, name: str | None = None, **options: Any) -> Submitted:
+        self.children.append(Submitted(f"child-{len(self.children) + 1}", type, payload))
+        return self.children[-1]
