@@ -5,7 +5,7 @@ attempt). What it returns is the task's result. What it raises is retried, at mo
 little later. Work may be done twice, for a machine can die between the work and its record: see to it that twice does
 no harm.
 
-Try it: `thunder task submit hello.greet --payload '{"name": "Ada"}' --wait`.
+Try it: POST `{"type": "hello.greet", "payload": {"name": "Ada"}}` to `/tasks`.
 """
 
 from typing import TYPE_CHECKING, Any
