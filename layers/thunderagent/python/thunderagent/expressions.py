@@ -176,12 +176,14 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
     """A row that can never run → FAILED with the reason, on the premise that it is still as malformed as seen."""
     task_id = str(item["taskId"])
     queue = item["queue"] if isinstance(item.get("queue"), str) else "default"
+    kept = item["dispatchKey"] if isinstance(item.get("dispatchKey"), str) else None
+    listed, _ = _listing(Status.FAILED, queue, task_id, layout, now, kept)
     error = Failure("MalformedTask", problem, reason="malformed").as_map(at=now)
     return update(
         Event.PARK,
         task_id,
         require=[as_seen("status", item.get("status")), as_seen("updatedAt", item.get("updatedAt"))],
-        sets={**_end(Status.FAILED, now), **_listing(Status.FAILED, queue, task_id, layout, now)[0], "error": error},
+        sets={**_end(Status.FAILED, now), **listed, "error": error},
         removes=["lockTime", "owner", "deferredFor"],
         applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
         returns="ALL_NEW",
@@ -202,7 +204,7 @@ def take_off_index(key_of: Item) -> Write:
 def relist(task: Task, *, layout: Layout) -> Write:
     """A terminal task found under an open key goes to its list partition (or off the index)."""
     finished = task.finished_at if task.finished_at is not None else task.due_at
-    sets, removes = _listing(task.status, task.queue, task.task_id, layout, finished)
+    sets, removes = _listing(task.status, task.queue, task.task_id, layout, finished, task.dispatch_key)
     return update(
         "relist",
         task.task_id,
@@ -239,7 +241,7 @@ def progress(task_id: TaskId, token: LeaseToken, *, fraction: float, message: st
 
 def move_aside(task: Task, token: LeaseToken, *, layout: Layout) -> Write:
     """A long task leaves the head of its open partition, once."""
-    key = layout.running(task.queue, task.task_id)
+    key = layout.running(task.queue, task.task_id, task.dispatch_key)
     return update(
         Event.MOVE_ASIDE,
         task.task_id,
@@ -457,7 +459,7 @@ def unblock(task: Task, *, due_at: float, layout: Layout, now: float) -> Write:
     Only whether it is the last parent must be as seen: a thousand parents ending at once need not agree on the count.
     """
     last = task.blocked_count == 1
-    opened = {"dispatchKey": layout.open(task.queue, task.priority, task.task_id), "dueAt": due_at}
+    opened = {"dispatchKey": layout.open(task.queue, task.priority, task.task_id, task.dispatch_key), "dueAt": due_at}
     return update(
         Event.UNBLOCK,
         task.task_id,
@@ -493,9 +495,9 @@ def redrive(task: Task, *, redrive_id: str, operator: Mapping[str, Any] | None, 
     known = [entry for entry in task.item.get("redriveIds", []) if entry != redrive_id]
     expired = task.deadline is not None and task.deadline <= now
     blocked = task.blocked_count > 0
-    key, due_at = layout.open(task.queue, task.priority, task.task_id), now
+    key, due_at = layout.open(task.queue, task.priority, task.task_id, task.dispatch_key), now
     if blocked:
-        key = layout.blocked(task.queue, task.task_id)
+        key = layout.blocked(task.queue, task.task_id, task.dispatch_key)
         due_at = next_look(now, created_at=now, deadline=None if expired else task.deadline)
     removes = [
         "leaseToken",
@@ -538,7 +540,7 @@ def redrive(task: Task, *, redrive_id: str, operator: Mapping[str, Any] | None, 
 def acknowledge(task: Task, *, layout: Layout, now: float) -> Write:
     """SUCCESS → DONE: the result was collected. The time to live stays as the success set it."""
     finished = task.finished_at if task.finished_at is not None else now
-    listed, unlisted = _listing(Status.DONE, task.queue, task.task_id, layout, finished)
+    listed, unlisted = _listing(Status.DONE, task.queue, task.task_id, layout, finished, task.dispatch_key)
     return update(
         Event.ACKNOWLEDGE,
         task.task_id,
@@ -765,10 +767,10 @@ def _end(status: Status, now: float) -> dict[str, Any]:
 
 
 def _listing(
-    status: Status, queue: str, task_id: str, layout: Layout, finished_at: float
+    status: Status, queue: str, task_id: str, layout: Layout, finished_at: float, kept: str | None
 ) -> tuple[dict[str, Any], list[str]]:
     """What puts a terminal task into its list, or takes it off the index."""
-    key = layout.listed(status, queue, task_id)
+    key = layout.listed(status, queue, task_id, kept)
     return ({"dispatchKey": key, "dueAt": finished_at}, []) if key else ({}, ["dispatchKey", "dueAt"])
 
 
@@ -798,7 +800,7 @@ def _end_running(
     removes: Sequence[str] = (),
 ) -> Write:
     """A terminal write. It keeps leaseToken: a lost reply is known by token, status and the instant of the end."""
-    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now)
+    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now, task.dispatch_key)
     return update(
         event,
         task.task_id,
@@ -823,7 +825,7 @@ def _end_pending(
     sets: Mapping[str, Any],
     removes: Sequence[str] = ("blockedCount",),
 ) -> Write:
-    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now)
+    listed, unlisted = _listing(status, task.queue, task.task_id, layout, now, task.dispatch_key)
     return update(
         event,
         task.task_id,
@@ -854,7 +856,7 @@ def _back_to_pending(
         require=require,
         sets={
             "status": PENDING,
-            "dispatchKey": layout.open(task.queue, task.priority, task.task_id),
+            "dispatchKey": layout.open(task.queue, task.priority, task.task_id, task.dispatch_key),
             "dueAt": due_at,
             "updatedAt": now,
             "exitedBy": exit_mark,

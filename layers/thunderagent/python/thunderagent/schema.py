@@ -84,11 +84,18 @@ PRIORITIES = ("high", "normal", "low")
 # ---- index keys -----------------------------------------------------------------------------------------------------
 
 LEASE_SHARDS = 4
+SHARDS_MAX = 64  # of one queue
 
 
 def shard_of(task_id: str, shards: int) -> int:
     """The shard of an id: stable across processes and versions (CRC-32 modulo the count)."""
     return zlib.crc32(task_id.encode()) % shards
+
+
+def kept_shard(key: str | None) -> int | None:
+    """The shard a task's index key names. It is decided at submit and stays in every later key of that task."""
+    number = key.rpartition("#")[2] if key else ""
+    return int(number) if number.isdecimal() and int(number) < SHARDS_MAX else None
 
 
 def open_key(queue: str, priority: str, shard: int) -> str:
@@ -243,20 +250,22 @@ class Layout:
     def shards_of(self, queue: str) -> int:
         return self.queue_shards.get(queue, self.shards)
 
-    def shard(self, queue: str, task_id: str) -> int:
-        return shard_of(task_id, self.shards_of(queue))
+    def shard(self, queue: str, task_id: str, kept: str | None = None) -> int:
+        """The shard that `kept` (the task's index key so far) names; without one, the hash of the id."""
+        named = kept_shard(kept)
+        return shard_of(task_id, self.shards_of(queue)) if named is None else named
 
-    def open(self, queue: str, priority: str, task_id: str) -> str:
-        return open_key(queue, priority, self.shard(queue, task_id))
+    def open(self, queue: str, priority: str, task_id: str, kept: str | None = None) -> str:
+        return open_key(queue, priority, self.shard(queue, task_id, kept))
 
-    def running(self, queue: str, task_id: str) -> str:
-        return running_key(queue, self.shard(queue, task_id))
+    def running(self, queue: str, task_id: str, kept: str | None = None) -> str:
+        return running_key(queue, self.shard(queue, task_id, kept))
 
-    def blocked(self, queue: str, task_id: str) -> str:
-        return blocked_key(queue, self.shard(queue, task_id))
+    def blocked(self, queue: str, task_id: str, kept: str | None = None) -> str:
+        return blocked_key(queue, self.shard(queue, task_id, kept))
 
-    def listed(self, status: Status, queue: str, task_id: str) -> str | None:
+    def listed(self, status: Status, queue: str, task_id: str, kept: str | None = None) -> str | None:
         """The list partition of a terminal task; None when tasks that ended well are not listed."""
         if status is not Status.FAILED and not self.list_completed:
             return None
-        return listed_key(status, queue, self.shard(queue, task_id))
+        return listed_key(status, queue, self.shard(queue, task_id, kept))
