@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from thunderagent.bodies import Bodies
+from thunderagent.errors import BodyMissing
 from thunderagent.model import Task
 from thunderagent.schema import utf8_size
 
@@ -70,5 +71,8 @@ def _body(
     size = int(item.get(f"{name}Bytes", 0)) if stored is None else utf8_size(stored)
     if not inline or size > INLINE_BYTES:
         return {f"{name}Bytes": size}
-    text = stored if stored is not None else load()
+    try:
+        text = stored if stored is not None else load()
+    except BodyMissing:
+        return {f"{name}Bytes": size}  # expired or erased: the task itself can still be read
     return {} if text is None else {name: json.loads(text)}
