@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from thunder.local.errors import LocalError, last_lines
 from thunder.local.processes import POLL_SECONDS, Child, end, group_members, open_addresses, spawn
 from thunder.local.state import StateDir
 
+PROCESS_NAME = "aws"
 LOOPBACK = "127.0.0.1"
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -35,10 +37,6 @@ class EmbeddedAws:
     @property
     def endpoint(self) -> str:
         return f"http://{LOOPBACK}:{self.port}"
-
-    @property
-    def log_name(self) -> str:
-        return f"{self.child.name}.log"
 
 
 def settings(state: StateDir, port: int) -> dict[str, str]:
@@ -64,14 +62,16 @@ def settings(state: StateDir, port: int) -> dict[str, str]:
     }
 
 
-def start(checkout: Checkout, state: StateDir) -> EmbeddedAws:
+def start(checkout: Checkout, state: StateDir, remember: Callable[[EmbeddedAws], None]) -> EmbeddedAws:
     """Starts the embedded AWS on the port it had before, or on a free one, and waits until it answers.
 
-    Between the choice of a port and its use another process may take it; then another one is tried. Raises LocalError
-    with the end of its log when it does not come up, and when it listens on more than 127.0.0.1.
+    `remember` is told of the process before anything else is done with it: whatever happens to us, it can be found and
+    ended. Between the choice of a port and its use another process may take it; then another one is tried. Raises
+    LocalError with the end of its log when it does not come up, and when it listens on more than 127.0.0.1.
     """
     for attempt in range(START_TRIES):
         aws = _launch(checkout, state, free_port(remembered=None if attempt else _remembered_port(state)))
+        remember(aws)
         if _answers(aws):
             _require_loopback(aws)
             state.port_file.write_text(f"{aws.port}\n")
@@ -113,7 +113,7 @@ def client(service: str, endpoint: str) -> Any:
 
 def _launch(checkout: Checkout, state: StateDir, port: int) -> EmbeddedAws:
     argv = [str(checkout.embedded_python), "-I", str(EMULATOR)]
-    child = spawn("aws", argv, env=settings(state, port), log=state.logs / "aws.log")
+    child = spawn(PROCESS_NAME, argv, env=settings(state, port), log=state.logs / "aws.log")
     return EmbeddedAws(child=child, port=port)
 
 

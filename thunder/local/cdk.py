@@ -27,6 +27,7 @@ INPUTS = (
     "build/registry/local",
     "requirements.txt",
     "package-lock.json",
+    "thunder/local/fixup.py",
 )
 NOT_INPUTS = {"__pycache__", ".mypy_cache", ".ruff_cache"}
 
@@ -66,8 +67,13 @@ class Cdk:
         self.finish(self._run(arguments + options, _credentials(endpoint), log="deploy.log"), "deploy")
 
     def finish(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """Waits for a command; raises CommandFailed with the end of its log when it fails."""
-        code = self.progress.wait(process, f"cdk {name}")
+        """Waits for a command; raises CommandFailed with the end of its log when it fails. Interrupted, it ends it."""
+        try:
+            code = self.progress.wait(process, f"cdk {name}")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
         if code:
             raise CommandFailed(f"cdk {name}", code, self.state.logs / f"{name}.log")
 

@@ -32,29 +32,26 @@ class LocalStack:
     def up(self) -> dict[str, Any]:
         """Starts and deploys what is not up to date yet, and returns the record of what is up.
 
-        Repeatable: with everything up and unchanged it does nothing. Raises LocalError, and leaves the embedded AWS
-        running for a look, when the deployment fails.
+        Repeatable: with everything up and unchanged it does nothing. Raises LocalError when a step fails; what this
+        call has started is ended then, what was up before stays.
         """
         self.checkout.require_tools()
         with self.state.locked(self.progress):
             self.state.create()
-            running = self._running() or self._start()
-            if self._deployed(running) != fingerprint(self.checkout):
-                self._deploy(running)
-            record = self._record(running)
-            write_json(self.state.record_file, record)
-            return record
+            if running := self._running():
+                return self._up_to_date(running)
+            try:
+                with self.progress.step("starting the embedded AWS"):
+                    running = aws.start(self.checkout, self.state, self._remember)
+                return self._up_to_date(running)
+            except BaseException:
+                self._end_all()
+                raise
 
     def down(self) -> bool:
         """Ends every process of this stack; its data stay for the next `up`. False when nothing was up."""
         with self.state.locked(self.progress):
-            children = self._children()
-            for child in children:
-                end(child)
-            self.state.record_file.unlink(missing_ok=True)
-            self.state.processes_file.unlink(missing_ok=True)
-            self.state.clear_scratch()
-            return bool(children)
+            return self._end_all()
 
     def status(self) -> dict[str, Any] | None:
         """The record of what is up, or None: nothing was started, it was ended, or it died."""
@@ -67,17 +64,30 @@ class LocalStack:
         """The embedded AWS of an earlier `up`, if it is alive and answers; ends the remains of one that does not."""
         recorded = read_json(self.state.processes_file)
         for child in self._children():
-            if recorded and child.alive and is_ready(recorded["port"]):
+            if recorded and child.name == aws.PROCESS_NAME and child.alive and is_ready(recorded["port"]):
                 return EmbeddedAws(child=child, port=recorded["port"])
-            end(child)
+        self._end_all()
         return None
 
-    def _start(self) -> EmbeddedAws:
+    def _up_to_date(self, running: EmbeddedAws) -> dict[str, Any]:
+        if self._deployed(running) != fingerprint(self.checkout):
+            self._deploy(running)
+        record = self._record(running)
+        write_json(self.state.record_file, record)
+        return record
+
+    def _end_all(self) -> bool:
+        """Ends the processes, the newest first, and forgets them. False when there were none."""
+        children = self._children()
+        for child in reversed(children):
+            end(child)
+        self.state.record_file.unlink(missing_ok=True)
+        self.state.processes_file.unlink(missing_ok=True)
         self.state.clear_scratch()
-        with self.progress.step("starting the embedded AWS"):
-            running = aws.start(self.checkout, self.state)
-            write_json(self.state.processes_file, {"port": running.port, "children": [running.child.as_record()]})
-        return running
+        return bool(children)
+
+    def _remember(self, running: EmbeddedAws) -> None:
+        write_json(self.state.processes_file, {"port": running.port, "children": [running.child.as_record()]})
 
     def _children(self) -> list[Child]:
         """The processes of this stack, in the order they were started."""

@@ -36,9 +36,9 @@ def start(tmp_path: Path):
     def in_directory(name="one"):
         state = StateDir(tmp_path / name)
         state.create()
-        started.append(aws.start(CHECKOUT, state))
-        return started[-1]
+        return aws.start(CHECKOUT, state, started.append)
 
+    in_directory.launched = started
     yield in_directory
     for running in started:
         end(running.child)
@@ -53,14 +53,11 @@ def test_only_this_machine_reaches_it(start):
 def test_it_is_ended_when_it_listens_on_more_than_loopback(start, monkeypatch):
     before = settings
     monkeypatch.setattr(aws, "settings", lambda state, port: {**before(state, port), "BIND_HOST": "0.0.0.0"})
-    launched = []
-    launch = aws._launch
-    monkeypatch.setattr(aws, "_launch", lambda *args: launched.append(launch(*args)) or launched[-1])
 
     with pytest.raises(LocalError, match=r"0\.0\.0\.0"):
         start()
 
-    assert group_members(launched[0].child.pid) == set()
+    assert group_members(start.launched[-1].child.pid) == set()
 
 
 def test_nothing_of_the_shell_reaches_it(monkeypatch, tmp_path):
@@ -117,7 +114,7 @@ def test_a_server_that_cannot_start_shows_the_end_of_its_log(tmp_path, monkeypat
     state.create()
 
     with pytest.raises(LocalError, match="no such module: anything"):
-        aws.start(CHECKOUT, state)
+        aws.start(CHECKOUT, state, lambda launched: None)
 
 
 def test_a_port_is_remembered_only_while_it_is_free():
