@@ -16,9 +16,8 @@ from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 
 ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
-LAST_PASS_SECONDS = (
-    30  # the pass begun just before the window closes: open leases, claim, invoke, undo what was refused
-)
+# The pass begun just before the window closes: open leases, claim, invoke, undo what was refused.
+LAST_PASS_SECONDS = 30
 
 
 def poller_timeout_seconds(poll: PollSettings) -> int:
