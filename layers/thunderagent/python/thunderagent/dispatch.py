@@ -186,11 +186,7 @@ class Sweeper:
 
     def _due_tasks(self, queues: Sequence[QueueSettings], priority: str, done: Pass) -> Iterator[Task]:
         """Tasks that look claimable, looked up a few at a time just before they are used."""
-        partitions = [
-            open_key(queue.name, priority, shard)
-            for queue in queues
-            for shard in range(max(queue.shards or 0, self._settings.dispatch_shards))
-        ]
+        partitions = [open_key(queue.name, priority, shard) for queue in queues for shard in range(queue.shards.read)]
         start = self._store.randomness.below(len(partitions)) if partitions else 0
         for dispatch_key in partitions[start:] + partitions[:start]:
             for keys in self._due_keys(dispatch_key, done):

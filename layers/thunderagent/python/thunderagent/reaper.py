@@ -245,7 +245,7 @@ class Reaper:
 
     def _partitions(self, queue: str) -> Iterator[str]:
         settings = self._queues.all().get(queue)
-        shards = max((settings.shards or 0) if settings else 0, self._settings.dispatch_shards)
+        shards = settings.shards.read if settings else self._settings.dispatch_shards
         for shard in range(shards):
             yield running_key(queue, shard)
             for priority in PRIORITIES:

@@ -128,6 +128,7 @@ def edge_key(parent_id: str) -> str:
 
 SCHEDULE_KEY = "SCHEDULE#"  # `dueAt` is the next firing
 QUEUE_CONTROL_KEY = "CONTROL#queues"
+SHARDS_CONTROL_ID = "control#shards"
 
 
 def is_open_key(key: str) -> bool:

@@ -20,6 +20,7 @@ from thunderagent.schema import (
     FORMAT_VERSION,
     OPEN_ITEM_BYTES,
     SPAWN_DEPTH_MAX,
+    open_key,
     unique_id,
 )
 from thunderagent.states import TERMINAL, Outcome, Status
@@ -94,7 +95,8 @@ class Submitter:
         defaults = self._types.defaults_of(submission.type)
         queue = submission.queue or defaults.get("queue") or "default"
         priority = submission.priority or defaults.get("priority") or "normal"
-        if self._queues.get(queue) is None:
+        queue_settings = self._queues.get(queue)
+        if queue_settings is None:
             raise Unprocessable(
                 f"queue {queue!r} is not declared; known queues: {', '.join(sorted(self._queues.all()))}",
                 path="queue",
@@ -118,7 +120,7 @@ class Submitter:
             "createdAt": now,
             "updatedAt": now,
             "dueAt": due_at if deadline is None else min(due_at, deadline),
-            "dispatchKey": layout.open(queue, priority, task_id),
+            "dispatchKey": open_key(queue, priority, queue_settings.shard_for(task_id, submission.tags)),
             "formatVersion": FORMAT_VERSION,
             "homeRegion": layout.region,
         }
