@@ -64,12 +64,15 @@ class Proof(StrEnum):
     FENCE_AS_SEEN = "fence as seen"
     READY = "due, not blocked, before its deadline, of this home region"
     TOKEN = "the lease token is mine"
+    TOKEN_AS_SEEN = "the lease token as seen"
     NOT_CANCELLED = "no cancel requested"
     CANCEL_REQUESTED = "a cancel was requested"
     LAPSED = "the lease token seen, of a lease that is closed or gone"
     LATE = "the deadline has passed"
     EDGE = "the edge to that parent exists, deleted in the same transaction"
     DEAD_PARENT = "the edge exists and that parent is as dead as seen, in the same transaction"
+    BLOCKED = "a parent is waited for"
+    UNCHANGED = "updatedAt as seen"
     STATUS_ONLY = "nothing more"
 
 
@@ -79,7 +82,10 @@ LISTED = frozenset({"dispatchKey", "dueAt"})
 
 @dataclass(frozen=True)
 class Transition:
-    """One row: `sets` are always written, `may_set` under the stated circumstances, `removes` are gone afterwards."""
+    """One row: `sets` are always written, `removes` are gone afterwards; `may_set` and `may_remove` depend on the task.
+
+    Terminal tasks that are not listed (LIST_COMPLETED off) have LISTED removed instead of set.
+    """
 
     event: Event
     source: Status | None
@@ -89,6 +95,7 @@ class Transition:
     sets: frozenset[str] = field(default_factory=frozenset)
     may_set: frozenset[str] = field(default_factory=frozenset)
     removes: frozenset[str] = field(default_factory=frozenset)
+    may_remove: frozenset[str] = field(default_factory=frozenset)
 
 
 _HELD = (Proof.TOKEN, Proof.NOT_CANCELLED)
@@ -122,7 +129,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.PARK,
         _F.PENDING,
         _F.FAILED,
-        (Proof.STATUS_ONLY,),
+        (Proof.UNCHANGED,),
         "a row that can never run becomes a dead letter",
         sets=_END | LISTED | {"error"},
         removes=_END_REMOVES,
@@ -131,7 +138,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.PARK,
         _F.RUNNING,
         _F.FAILED,
-        (Proof.STATUS_ONLY,),
+        (Proof.UNCHANGED,),
         "so does a RUNNING row that is malformed, once its lock has passed",
         sets=_END | LISTED | {"error"},
         removes=_END_REMOVES,
@@ -164,7 +171,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.REPAIR,
         _F.RUNNING,
         _F.RUNNING,
-        (Proof.TOKEN,),
+        (Proof.TOKEN_AS_SEEN,),
         "a lost lockTime is set again",
         sets=_S({"lockTime"}),
     ),
@@ -177,6 +184,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         sets=_END | {"startedAt"},
         may_set=_BODY | LISTED,
         removes=_END_REMOVES | {"error"},
+        may_remove=_BODY,
     ),
     Transition(
         Event.FINISH,
@@ -206,6 +214,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         sets=_END | LISTED | {"error", "startedAt", "attempts"},
         may_set=_BODY,
         removes=_END_REMOVES,
+        may_remove=_BODY,
     ),
     Transition(
         Event.RELEASE,
@@ -248,7 +257,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.CANCEL,
         _F.PENDING,
         _F.DONE,
-        (Proof.STATUS_ONLY,),
+        (Proof.FENCE_AS_SEEN,),
         "outcome cancelled",
         sets=_END | {"outcome"},
         may_set=LISTED | {"outcomeReason", "operator"},
@@ -258,7 +267,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.CANCEL_REQUEST,
         _F.RUNNING,
         _F.RUNNING,
-        (Proof.TOKEN,),
+        (Proof.TOKEN_AS_SEEN,),
         "no exit but CANCEL_END is open any more",
         sets=_S({"cancelRequested", "updatedAt"}),
         may_set=_S({"outcomeReason", "operator"}),
@@ -267,7 +276,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.CANCEL_END,
         _F.RUNNING,
         _F.DONE,
-        (Proof.TOKEN, Proof.CANCEL_REQUESTED),
+        (Proof.TOKEN_AS_SEEN, Proof.CANCEL_REQUESTED),
         "outcome cancelled",
         sets=_END | {"outcome"},
         may_set=LISTED | {"attempts", "startedAt"},
@@ -304,7 +313,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Event.PARENT_FAILED,
         _F.PENDING,
         _F.FAILED,
-        (Proof.DEAD_PARENT,),
+        (Proof.DEAD_PARENT, Proof.BLOCKED),
         "the error names the parent; blockedCount stays",
         sets=_END | LISTED | {"error"},
         removes=_END_REMOVES,
@@ -316,8 +325,9 @@ TRANSITIONS: tuple[Transition, ...] = (
         (Proof.FENCE_AS_SEEN,),
         "a full budget again; history and steps kept; blocked again while parents are missing",
         sets=_BACK | {"retryCount", "lost", "fence", "redriveIds"},
-        may_set=_S({"operator", "blockedCount"}),
-        removes=LEASED | {"expiresAt", "finishedAt", "cancelRequested", "exitedBy", "deferredFor"},
+        may_set=_S({"operator"}),
+        removes=LEASED | {"expiresAt", "finishedAt", "cancelRequested", "exitedBy", "deferredFor", "outcome"},
+        may_remove=_S({"deadline", "blockedCount"}),
     ),
     Transition(
         Event.ACKNOWLEDGE,
@@ -332,7 +342,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 
 
 def transitions_for(event: Event) -> tuple[Transition, ...]:
-    """The rows of one event (one each today; a caller must not rely on that)."""
+    """The rows of one event: one for each state it may happen in."""
     return tuple(row for row in TRANSITIONS if row.event is event)
 
 
