@@ -1,0 +1,95 @@
+"""The executor's side of a lease: begun once, renewed for the whole batch, settled at the end.
+
+`started` is written before anything starts, so that an attempt that began is known of, whatever happens to its worker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from thunderagent import expressions
+from thunderagent.errors import MalformedItem
+from thunderagent.model import Lease, LeaseToken, TaskId
+from thunderagent.store import Answer, Refused, Store, Written
+
+RENEW_BELOW = 0.8  # of the lease: it is renewed whenever less than this is left
+
+
+class HeldLease:
+    """A begun lease. Thread-safe. `lost` is final: from then on nothing may start."""
+
+    def __init__(self, store: Store, token: LeaseToken, nonce: str, *, lock_time: float, seconds: float) -> None:
+        self.token = token
+        self.seconds = seconds
+        self.lock_time = lock_time
+        self.lost = False
+        self.cancelled: frozenset[str] = frozenset()
+        self._nonce = nonce
+        self._store = store
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def begin(store: Store, token: LeaseToken, *, lock_time: float, seconds: float) -> HeldLease | Refused:
+        """Begin under a fresh nonce: the first delivery of a batch's event may, any other is refused, and so is one
+        that comes after the lease's end. Raises StoreError when that stays unknown (then nothing may start either)."""
+        now = store.clock.now()
+        nonce = store.randomness.token()
+        raised = round(max(lock_time, now + seconds), 3)
+        answer = store.apply(expressions.begin(token, nonce=nonce, lock_time=raised, now=now))
+        if isinstance(answer, Refused):
+            return answer
+        lease = HeldLease(store, token, nonce, lock_time=raised, seconds=seconds)
+        lease._note(answer)
+        return lease
+
+    def needs_renewal(self) -> bool:
+        return self.lock_time - self._store.clock.now() < RENEW_BELOW * self.seconds
+
+    def renewal_in(self) -> float:
+        """Seconds until it needs renewal; negative when it already does."""
+        return self.lock_time - RENEW_BELOW * self.seconds - self._store.clock.now()
+
+    def renew(self, starting: Iterable[TaskId] = ()) -> bool:
+        """One write for the whole batch; `starting` are recorded as started. False: refused, the lease is lost.
+
+        Never shortens the lease. Raises StoreError when it was not answered: then `starting` must not start.
+        """
+        with self._lock:
+            return self._renew(starting)
+
+    def renew_if_needed(self) -> bool:
+        """For handlers that check in: False when the lease is lost. Leaves it alone while another thread renews it."""
+        if self.lost or not self.needs_renewal() or not self._lock.acquire(blocking=False):
+            return not self.lost
+        try:
+            return self._renew(())
+        finally:
+            self._lock.release()
+
+    def _renew(self, starting: Iterable[TaskId]) -> bool:
+        if self.lost:
+            return False
+        wanted = round(max(self.lock_time, self._store.clock.now() + self.seconds), 3)
+        answer = self._store.apply(
+            expressions.heartbeat(self.token, nonce=self._nonce, lock_time=wanted, starting=starting)
+        )
+        if isinstance(answer, Refused):
+            self.lost = True
+            return False
+        self.lock_time = wanted
+        self._note(answer)
+        return True
+
+    def _note(self, answer: Written) -> None:
+        """What the answer brings: cancel requests, and a lock time that is later than ours after a lost reply."""
+        try:
+            stored = Lease.from_item(answer.item or {})
+        except MalformedItem:
+            return
+        self.cancelled |= stored.cancelled
+        self.lock_time = max(self.lock_time, stored.lock_time)
+
+    def settle(self) -> Answer:
+        """Delete it. Only when every task's last write was answered."""
+        return self._store.apply(expressions.settle(self.token, nonce=self._nonce))
