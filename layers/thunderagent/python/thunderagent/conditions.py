@@ -62,6 +62,11 @@ def more(attribute: str, value: Any) -> Clause:
     return lambda p: f"{p.name(attribute)} > {p.value(value)}"
 
 
+def none_of(attribute: str, values: Sequence[Any]) -> Clause:
+    """The attribute is absent, or has another value than these."""
+    return lambda p: f"NOT {p.name(attribute)} IN ({', '.join(p.value(value) for value in values)})"
+
+
 def either(*clauses: Clause) -> Clause:
     return lambda p: "(" + " OR ".join(clause(p) for clause in clauses) + ")"
 

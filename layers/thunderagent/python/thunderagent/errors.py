@@ -131,7 +131,6 @@ class ConditionFailed(StoreError):
     """
 
     applied = False
-    reply_lost = False  # set by the store: an earlier attempt of the same call went unanswered
 
     def __init__(self, operation: str, item: Mapping[str, Any] | None) -> None:
         super().__init__(operation, "ConditionalCheckFailedException")
@@ -145,7 +144,6 @@ class TransactionCancelled(StoreError):
     """
 
     applied = False
-    reply_lost = False  # as in ConditionFailed
 
     def __init__(self, operation: str, reasons: Sequence[tuple[str, Mapping[str, Any] | None]]) -> None:
         super().__init__(operation, "TransactionCanceledException", ", ".join(code for code, _ in reasons))

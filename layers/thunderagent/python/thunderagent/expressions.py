@@ -6,7 +6,7 @@ No expression is written anywhere else. Each builder names the clauses its condi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from thunderagent.conditions import (
     exists,
     less,
     more,
+    none_of,
     put,
     put_body,
     update,
@@ -45,7 +46,7 @@ from thunderagent.schema import (
     shard_of,
     unique_id,
 )
-from thunderagent.states import Event, Outcome, Status
+from thunderagent.states import TERMINAL, Event, Outcome, Status
 
 PENDING, RUNNING = Status.PENDING.value, Status.RUNNING.value
 
@@ -98,14 +99,15 @@ class Result:
 
 
 def submit(item: Item) -> Write:
-    """∅ → PENDING (or FAILED, for the child of a failed parent). Ours after a lost reply: same hash, same instant."""
+    """∅ → PENDING (or FAILED, for the child of a failed parent).
+
+    Ours after a lost reply: the same instant and, where others may ask for the same id, the nonce of this very request.
+    """
     return put(
         Event.SUBMIT,
         item,
         require=[absent()],
-        applied=lambda old: (
-            old.get("createdAt") == item["createdAt"] and old.get("idempotencyHash") == item.get("idempotencyHash")
-        ),
+        applied=lambda old: all(old.get(name) == item.get(name) for name in ("createdAt", "nonce")),
     )
 
 
@@ -182,7 +184,11 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
     return update(
         Event.PARK,
         task_id,
-        require=[as_seen("status", item.get("status")), as_seen("updatedAt", item.get("updatedAt"))],
+        require=[
+            as_seen("status", item.get("status")),
+            none_of("status", sorted(TERMINAL)),
+            as_seen("updatedAt", item.get("updatedAt")),
+        ],
         sets={**_end(Status.FAILED, now), **listed, "error": error},
         removes=["lockTime", "owner", "deferredFor"],
         applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
@@ -266,7 +272,10 @@ def repair_lock(task: Task, *, lock_time: float) -> Write:
 
 
 def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, layout: Layout, now: float) -> Write:
-    """RUNNING → SUCCESS. The attempt that succeeded is not added to `attempts`: startedAt and finishedAt tell it."""
+    """RUNNING → SUCCESS. The attempt that succeeded is not added to `attempts`: startedAt and finishedAt tell it.
+
+    No other write leaves SUCCESS under this token, nor the acknowledgement that may have followed.
+    """
     return _end_running(
         Event.COMMIT,
         Status.SUCCESS,
@@ -276,12 +285,13 @@ def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, l
         layout=layout,
         now=now,
         sets={**result.attributes(), "startedAt": _started(task, attempt)},
-        removes=["error"],
+        removes=["error", *_stale_body(task, result)],
+        recognised=lambda old: old.get("status") == Status.SUCCESS or old.get("outcome") == Outcome.ACKNOWLEDGED,
     )
 
 
 def finish(task: Task, token: LeaseToken, *, reason: str | None, attempt: Attempt, layout: Layout, now: float) -> Write:
-    """RUNNING → DONE: the handler said there is nothing to keep."""
+    """RUNNING → DONE: the handler said there is nothing to keep. Of the attempt, see `commit`."""
     return _end_running(
         Event.FINISH,
         Status.DONE,
@@ -290,8 +300,9 @@ def finish(task: Task, token: LeaseToken, *, reason: str | None, attempt: Attemp
         token=token,
         layout=layout,
         now=now,
-        sets={"outcome": Outcome.SKIPPED.value, **_given(outcomeReason=reason), **_history(task, attempt)},
+        sets={"outcome": Outcome.SKIPPED.value, "startedAt": _started(task, attempt), **_given(outcomeReason=reason)},
         removes=["error"],
+        recognised=_ended_as(Outcome.SKIPPED),
     )
 
 
@@ -315,6 +326,8 @@ def fail(
         layout=layout,
         now=now,
         sets={"error": failure.as_map(at=now), **_history(task, attempt), **(result.attributes() if result else {})},
+        removes=_stale_body(task, result) if result else [],
+        recognised=_failed_with(failure),
     )
 
 
@@ -378,6 +391,7 @@ def cancel_end(task: Task, *, attempt: Attempt | None, layout: Layout, now: floa
         layout=layout,
         now=now,
         sets={"outcome": Outcome.CANCELLED.value, **(_history(task, attempt) if attempt else {})},
+        recognised=_ended_as(Outcome.CANCELLED),
     )
 
 
@@ -410,6 +424,7 @@ def reap_failed(task: Task, *, failure: Failure, attempt: Attempt | None, layout
         layout=layout,
         now=now,
         sets={"error": failure.as_map(at=now), "lost": task.lost + 1, "attempts": keep_attempts(task, attempt)},
+        recognised=_failed_with(failure),
     )
 
 
@@ -459,15 +474,16 @@ def unblock(task: Task, *, due_at: float, layout: Layout, now: float) -> Write:
     Only whether it is the last parent must be as seen: a thousand parents ending at once need not agree on the count.
     """
     last = task.blocked_count == 1
+    status = Status.FAILED if task.status is Status.FAILED else Status.PENDING
     opened = {"dispatchKey": layout.open(task.queue, task.priority, task.task_id, task.dispatch_key), "dueAt": due_at}
     return update(
         Event.UNBLOCK,
         task.task_id,
         require=[
-            equals("status", task.status.value),
+            equals("status", status.value),
             equals("blockedCount", 1) if last else more("blockedCount", 1),
         ],
-        sets={"updatedAt": now, **(opened if last and task.status is Status.PENDING else {})},
+        sets={"updatedAt": now, **(opened if last and status is Status.PENDING else {})},
         adds={"blockedCount": -1},
         applied=lambda old: old.get("blockedCount") == task.blocked_count - 1 and old.get("updatedAt") == now,
     )
@@ -679,7 +695,12 @@ def begin(token: LeaseToken, *, nonce: str, lock_time: float, now: float) -> Wri
     return update(
         "begin",
         lease_id(token),
-        require=[absent("closed"), more("lockTime", now), either(absent("begun"), equals("begun", nonce))],
+        require=[
+            absent("closed"),
+            more("lockTime", now),
+            at_most("lockTime", lock_time),
+            either(absent("begun"), equals("begun", nonce)),
+        ],
         sets={"begun": nonce, "lockTime": lock_time},
         applied=lambda old: old.get("begun") == nonce and not old.get("closed"),
         returns="ALL_NEW",
@@ -687,15 +708,20 @@ def begin(token: LeaseToken, *, nonce: str, lock_time: float, now: float) -> Wri
 
 
 def heartbeat(token: LeaseToken, *, nonce: str, lock_time: float, starting: Iterable[TaskId] = ()) -> Write:
-    """Renew the whole batch, and add the ids about to start. `lock_time` must never be below the last one known."""
+    """Renew the whole batch, and add the ids about to start. A late copy of an earlier one cannot shorten the lease.
+
+    `lock_time` must not be below the last one known: refused with the lease open and ours, somebody's clock went back.
+    """
     started = frozenset(starting)
     return update(
         "heartbeat",
         lease_id(token),
-        require=[equals("begun", nonce), absent("closed")],
+        require=[equals("begun", nonce), absent("closed"), at_most("lockTime", lock_time)],
         sets={"lockTime": lock_time},
         adds={"started": started} if started else None,
-        applied=lambda old: False,
+        applied=lambda old: (
+            old.get("begun") == nonce and not old.get("closed") and started <= frozenset(old.get("started", ()))
+        ),
         returns="ALL_NEW",
     )
 
@@ -715,7 +741,7 @@ def close(lease: Lease, *, now: float) -> Write:
     return update(
         "close",
         lease_id(lease.token),
-        require=[equals("lockTime", lease.lock_time), absent("closed")],
+        require=[as_seen("lockTime", lease.lock_time), absent("closed")],
         sets={"closed": now},
         applied=lambda old: bool(old.get("closed")),
         returns="ALL_NEW",
@@ -783,6 +809,27 @@ def _history(task: Task, attempt: Attempt) -> dict[str, Any]:
     return {"startedAt": _started(task, attempt), "attempts": keep_attempts(task, attempt)}
 
 
+def _stale_body(task: Task, result: Result) -> list[str]:
+    """What an earlier life of the task left of another result: one body only may be found."""
+    kept = result.attributes()
+    return [name for name in ("result", "resultRef", "resultBytes") if name in task.item and name not in kept]
+
+
+def _ended_as(outcome: Outcome) -> Callable[[Item], bool]:
+    return lambda old: old.get("status") == Status.DONE and old.get("outcome") == outcome
+
+
+def _failed_with(failure: Failure) -> Callable[[Item], bool]:
+    """The end a holder and the reaper may both write: told apart by what the error says."""
+    expected = {"type": failure.type, "message": failure.message, "reason": failure.reason}
+
+    def recognised(old: Item) -> bool:
+        error = old.get("error")
+        return old.get("status") == Status.FAILED and isinstance(error, dict) and expected.items() <= error.items()
+
+    return recognised
+
+
 def _given(**attributes: Any) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
@@ -797,9 +844,10 @@ def _end_running(
     layout: Layout,
     now: float,
     sets: Mapping[str, Any],
+    recognised: Callable[[Item], bool],
     removes: Sequence[str] = (),
 ) -> Write:
-    """A terminal write. It keeps leaseToken: a lost reply is known by token, status and the instant of the end."""
+    """A terminal write. It keeps leaseToken: a lost reply is known by it, and by the end it would have left."""
     listed, unlisted = _listing(status, task.queue, task.task_id, layout, now, task.dispatch_key)
     return update(
         event,
@@ -807,9 +855,7 @@ def _end_running(
         require=require,
         sets={**_end(status, now), **listed, **_given(**sets)},
         removes=["lockTime", "owner", "deferredFor", *removes, *unlisted],
-        applied=lambda old: (
-            old.get("status") == status and old.get("leaseToken") == token and old.get("finishedAt") == now
-        ),
+        applied=lambda old: old.get("status") in TERMINAL and old.get("leaseToken") == token and recognised(old),
         returns="ALL_NEW",  # free of charge, and tells whether somebody waits for this end
     )
 

@@ -64,6 +64,7 @@ TASK_ATTRIBUTES: dict[str, str] = {
     "outcomeReason": "S",
     "operator": "M",  # who did the last operator action, and why
     "idempotencyHash": "S",
+    "nonce": "S",  # of the request that made the task, where another may ask for the same id: see submit
     "unique": "S",  # fingerprint this task holds, see unique#
     "uniqueSeconds": "N",
     "tags": "M",

@@ -46,12 +46,10 @@ class Refusal(StrEnum):
 @dataclass(frozen=True)
 class Written:
     """The write took effect. `item` is the new item where the write asked for it, the stored one when `replayed`:
-    the condition failed, and what is stored is what this write leaves. `reply_lost` tells whether an earlier attempt of
-    this very call went unanswered; without it, a replayed write whose proof is not unique may be somebody else's."""
+    an earlier reply was lost, and this answer recognised our own write."""
 
     item: Item | None = None
     replayed: bool = False
-    reply_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Store:
         try:
             answer = self._send(write.operation, arguments, attempts=1 if once else ATTEMPTS)
         except ConditionFailed as failed:
-            return self._classify(write, failed.item, reply_lost=failed.reply_lost)
+            return self._classify(write, failed.item)
         raw = answer.get("Attributes")
         return Written(from_item(raw) if raw else None)
 
@@ -227,19 +225,17 @@ class Store:
         for attempt in range(attempts):
             try:
                 return self._send_once(operation, arguments)
-            except ConditionFailed as failed:
-                failed.reply_lost = lost is not None
-                raise
             except OutcomeUnknown as unknown:
                 lost, error = unknown, unknown
             except StoreThrottled as throttled:
                 error = throttled  # type: ignore[assignment]
             except StoreRefused as refused:
                 if refused.code not in CONFLICTS:
+                    if lost is not None:  # an earlier attempt may have been applied
+                        raise lost from refused
                     raise
                 error = StoreThrottled(operation, refused.code)  # type: ignore[assignment]
             except TransactionCancelled as cancelled:
-                cancelled.reply_lost = lost is not None
                 if not _only_conflicts(cancelled):
                     raise
                 error = StoreThrottled(operation, "TransactionConflict")  # type: ignore[assignment]
@@ -264,12 +260,12 @@ class Store:
                     raise StoreThrottled("BatchGetItem", "UnprocessedKeys")
                 self.clock.sleep(self.randomness.uniform(0, min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2**rounds)))
 
-    def _classify(self, write: Write, raw: Mapping[str, Any] | None, *, reply_lost: bool) -> Answer:
+    def _classify(self, write: Write, raw: Mapping[str, Any] | None) -> Answer:
         if not raw:
             return Refused(Refusal.GONE)
         item = from_item(raw)
         if write.applied(item):
-            return Written(item, replayed=True, reply_lost=reply_lost)
+            return Written(item, replayed=True)
         return Refused(_reason(item), item)
 
     def _classify_transaction(
@@ -277,8 +273,7 @@ class Store:
     ) -> Written | tuple[Refused | None, ...]:
         entries: list[Answer | None] = []
         for write, (code, raw) in zip(writes, cancelled.reasons, strict=True):
-            refused = code == "ConditionalCheckFailed"
-            entries.append(self._classify(write, raw, reply_lost=cancelled.reply_lost) if refused else None)
+            entries.append(self._classify(write, raw) if code == "ConditionalCheckFailed" else None)
         failed = [entry for entry in entries if entry is not None]
         if not failed:
             raise StoreRefused("TransactWriteItems", str(cancelled))

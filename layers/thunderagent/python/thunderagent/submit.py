@@ -124,14 +124,17 @@ class Submitter:
             "formatVersion": FORMAT_VERSION,
             "homeRegion": layout.region,
         }
-        optional = {
+        optional: dict[str, Any] = {
             "deadline": deadline,
             "runAt": due_at if due_at > now else None,
             "tags": dict(submission.tags) or None,
             "traceparent": submission.traceparent,
             "depth": submission.depth or None,
-            "idempotencyHash": request_hash(body) if key is not None or submission.task_id is not None else None,
+            "leaseSeconds": defaults.get("leaseSeconds"),
         }
+        if key is not None or submission.task_id is not None:
+            # equal requests at one instant ask for one id: only the nonce says whose write it was
+            optional |= {"idempotencyHash": request_hash(body), "nonce": self._store.randomness.token()[:8]}
         item |= {name: value for name, value in optional.items() if value is not None}
         if submission.depth > SPAWN_DEPTH_MAX:
             raise InvalidInput(f"tasks have submitted one another {SPAWN_DEPTH_MAX} deep; this looks endless")
@@ -149,7 +152,7 @@ class Submitter:
 
     def _create(self, item: Item, key: str | None) -> Submitted:
         answer = self._store.apply(expressions.submit(item))
-        if isinstance(answer, Written) and _is_ours(answer):
+        if isinstance(answer, Written):
             return Submitted(Task.from_item(item), duplicate=False)
         return self._existing(item, answer.item or {}, key)
 
@@ -164,10 +167,9 @@ class Submitter:
                 return Submitted(Task.from_item(holder), duplicate=True)
             writes = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
             answer = self._store.transact(writes, request_token=self._store.randomness.token())
-            if isinstance(answer, Written) and _is_ours(answer):
+            if isinstance(answer, Written):
                 return Submitted(Task.from_item(item), duplicate=False)
-            taken = answer if isinstance(answer, Written) else answer[0]
-            if taken is not None:
+            if (taken := answer[0]) is not None:
                 return self._existing(item, taken.item or {}, key)
         raise StoreThrottled("TransactWriteItems", "UniqueContention", "equal tasks are being submitted; try again")
 
@@ -209,11 +211,6 @@ class Submitter:
                 f"timeoutSeconds is {given:g}; its executor allows at most {limit:g}", path="timeoutSeconds"
             )
         return float(min(limit, _first(given, defaults.get("timeoutSeconds"), DEFAULT_TIMEOUT_SECONDS)))
-
-
-def _is_ours(answer: Written) -> bool:
-    """An equal request of the same instant leaves the same item: only one that lost a reply may take it for its own."""
-    return not answer.replayed or answer.reply_lost
 
 
 def _first(*values: Any) -> Any:
