@@ -1,0 +1,39 @@
+"""Every test here runs over each store by the `backend` fixture. Rows have ids of their own: nothing is cleared."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.stores import Backend, embedded_backend, memory_backend, moto_backend
+
+
+@pytest.fixture(scope="session")
+def _moto() -> Iterator[Backend]:
+    with moto_backend() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def _embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with embedded_backend(tmp_path_factory.mktemp("embedded") / "state") as backend:
+        yield backend
+
+
+@pytest.fixture(params=["memory", "moto", "embedded"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    if request.param == "memory":
+        return memory_backend()
+    found: Backend = request.getfixturevalue(f"_{request.param}")
+    return found
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def new_id() -> Callable[[], str]:
+    """Ids no other test of this run has used."""
+    return lambda: f"t{next(_numbers):05d}"
