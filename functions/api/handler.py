@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 from thunderagent import http
+from thunderagent.bulk import Place
+from thunderagent.census import totals
 from thunderagent.errors import BodyMissing, InvalidInput, NotFound
 from thunderagent.http import Answer, Request
 from thunderagent.intake import Entry, submission_of, submit_batch
+from thunderagent.listing import Position, Selection, position_of, token_of
 from thunderagent.model import Task
 from thunderagent.operations import Operations, Operator
+from thunderagent.service import Service
+from thunderagent.states import Status
 from thunderagent.submit import Submitted
 from thunderagent.validation import DOCUMENT_PATH, Operation, check_body, check_parameters, document, operations
-from thunderagent.views import task_alone
+from thunderagent.views import queue_view, task_in_list
 from thunderagent.wiring import Parts, parts_from_environment
 
 READ_BODIES = "thunder/read-payload"
+BULK_LIMIT = 100
+FROM_THE_START = Position(0, "", "-")
 
 
 @cache
-def parts() -> Parts:
-    return parts_from_environment(threads=16)
+def service() -> Service:
+    return Service(parts_from_environment(threads=16))
 
 
 @cache
@@ -49,11 +56,12 @@ def answer_of(request: Request) -> Answer:
         raise NotFound(f"there is no {request.method} {request.path[:200]}")
     operation = operations()[request.route]
     given = {"path": request.path_parameters, "query": request.query, "header": request.headers}
-    own = parts()
+    parameters = check_parameters(operation, given)
+    own = service()
     try:
-        return call(Call(own, request, operation, check_parameters(operation, given)))
+        return call(Call(own, request, operation, parameters))
     finally:
-        own.flush()
+        own.parts.flush()
 
 
 def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], request_id: str) -> None:
@@ -61,14 +69,15 @@ def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], req
         return
     fields = {"requestId": request_id, "route": str(event.get("routeKey")), "status": answer.status}
     level = "ERROR" if answer.status == 500 else "WARNING"
-    parts().telemetry.log("api.failed", level=level, errorType=type(error).__name__, message=str(error)[:500], **fields)
+    problem = {"errorType": type(error).__name__, "message": str(error)[:500]}
+    service().parts.telemetry.log("api.failed", level=level, **fields, **problem)
 
 
 @dataclass(frozen=True)
 class Call:
     """One request on its way: what it asks, checked against the document, and the parts that serve it."""
 
-    parts: Parts
+    service: Service
     request: Request
     operation: Operation
     parameters: Mapping[str, Any]
@@ -98,13 +107,17 @@ class Call:
         return Operator(self.request.caller, self.body.get("reason") if self.operation.body else None)
 
     @property
+    def parts(self) -> Parts:
+        return self.service.parts
+
+    @property
     def operations(self) -> Operations:
-        return Operations(self.parts.store, self.parts.bodies)
+        return self.service.operations
 
     def view(self, task: Task) -> dict[str, Any]:
         """The task whole; without bodies for a token that may not read them."""
         scopes = self.request.scopes
-        return task_alone(task, self.parts.bodies, with_bodies=scopes is None or READ_BODIES in scopes)
+        return self.service.view(task, with_bodies=scopes is None or READ_BODIES in scopes)
 
     def log(self, event: str, task: Task, **fields: Any) -> None:
         self.parts.telemetry.log(event, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
@@ -121,13 +134,13 @@ class Call:
 
 def submit_task(call: Call) -> Answer:
     submission = submission_of(call.body)
-    submitted = call.parts.submitter.submit(submission, key=call.idempotency_key, body=call.body)
+    submitted = call.service.submit(submission, key=call.idempotency_key, body=call.body)
     call.submitted(submitted)
     # The caller has just sent the payload: no scope is needed to see it again, unless it is another task's.
     if submitted.duplicate:
         return http.ok(call.view(submitted.task) | {"duplicate": True})
     location = f"{call.request.base_path}/tasks/{submitted.task.task_id}"
-    return http.created(task_alone(submitted.task, call.parts.bodies), location=location)
+    return http.created(call.service.view(submitted.task), location=location)
 
 
 def submit_tasks(call: Call) -> Answer:
@@ -136,7 +149,7 @@ def submit_tasks(call: Call) -> Answer:
     def submit(entry: Entry) -> Submitted:
         # NUL can stand in no header: no single submit's key is ever equal to an entry's.
         entry_key = None if key is None else f"{key}\0{entry.index}"
-        submitted = call.parts.submitter.submit(entry.submission, key=entry_key, body=entry.body)
+        submitted = call.service.submit(entry.submission, key=entry_key, body=entry.body)
         call.submitted(submitted)
         return submitted
 
@@ -183,6 +196,22 @@ def _stored_body(call: Call, reference: str | None, load: Callable[[], str | Non
     return http.ok_text(text)
 
 
+def list_tasks(call: Call) -> Answer:
+    given = call.parameters
+    selection = Selection(Status(given["status"]), queue=given["queue"], type=given["type"])
+    token = given["nextToken"]
+    after = None if token is None else position_of(token, selection)
+    page = call.service.listing.page(selection, limit=given["limit"], after=after)
+    answer: dict[str, Any] = {"tasks": [task_in_list(task) for task in page.tasks]}
+    if page.position is not None:
+        answer["nextToken"] = token_of(selection, page.position)
+    return http.ok(answer)
+
+
+def why_task(call: Call) -> Answer:
+    return http.ok(call.service.why(call.operations.task(call.task_id)).as_answer())
+
+
 # ---- operate --------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +222,8 @@ def cancel_task(call: Call) -> Answer:
 
 
 def redrive_task(call: Call) -> Answer:
-    task = call.operations.redrive(call.task_id, call.operator, key=call.idempotency_key)
+    cascade = call.body.get("cascade", False)
+    task = call.operations.redrive(call.task_id, call.operator, key=call.idempotency_key, cascade=cascade)
     call.log("task.redriven", task, caller=call.request.caller)
     return http.ok(call.view(task))
 
@@ -209,6 +239,90 @@ def delete_task(call: Call) -> Answer:
     task = call.operations.erase(call.task_id)
     call.log("task.erased", task, caller=call.request.caller)
     return http.no_content()
+
+
+# ---- operate on many ------------------------------------------------------------------------------------------------
+
+
+def redrive_tasks(call: Call) -> Answer:
+    key = call.idempotency_key or call.request.request_id
+
+    def redrive(task: Task) -> None:
+        call.operations.redrive(str(task.task_id), call.operator, key=key)
+
+    return _bulk(call, "tasks.redriven", redrive, (Status.FAILED,))
+
+
+def cancel_tasks(call: Call) -> Answer:
+    def cancel(task: Task) -> None:
+        call.operations.cancel(str(task.task_id), call.operator)
+
+    return _bulk(call, "tasks.cancel_accepted", cancel, (Status.PENDING, Status.RUNNING))
+
+
+def _bulk(call: Call, event: str, action: Callable[[Task], None], statuses: tuple[Status, ...]) -> Answer:
+    body = call.body
+    selection = Selection(
+        statuses[0], body.get("queue"), body.get("type"), error_type=body.get("errorType"), since=body.get("since")
+    )
+    start = _place_of(body["nextToken"], selection, statuses) if "nextToken" in body else None
+    dry_run = body.get("dryRun", False)
+    page = call.service.bulk.run(
+        action, selection, statuses=statuses, limit=body.get("limit", BULK_LIMIT), start=start, dry_run=dry_run
+    )
+    if page.done:
+        call.parts.telemetry.log(
+            event, done=page.done, failed=len(page.failed), caller=call.request.caller, queue=selection.queue
+        )
+    failed = [{"taskId": task_id, "error": http.detail_of(error)} for task_id, error in page.failed]
+    answer: dict[str, Any] = {"matched": page.matched, "done": page.done, "failed": failed}
+    if page.next is not None:
+        status, position = page.next
+        answer["nextToken"] = token_of(replace(selection, status=status), position or FROM_THE_START)
+    return http.ok(answer)
+
+
+def _place_of(token: str, selection: Selection, statuses: tuple[Status, ...]) -> Place:
+    """The status and key a bulk token names. Raises InvalidInput for a token of another request."""
+    for status in statuses[:-1]:
+        try:
+            return status, position_of(token, replace(selection, status=status))
+        except InvalidInput:
+            continue
+    position = position_of(token, replace(selection, status=statuses[-1]))
+    return statuses[-1], None if position == FROM_THE_START else position
+
+
+# ---- queues ---------------------------------------------------------------------------------------------------------
+
+
+def list_queues(call: Call) -> Answer:
+    queues = sorted(call.parts.queues.all(fresh=True).values(), key=lambda queue: queue.name)
+    figures = call.service.census.take(queues)
+    return http.ok({"queues": [queue_view(queue, figures[queue.name]) for queue in queues]})
+
+
+def get_queue(call: Call) -> Answer:
+    name = call.parameters["queue"]
+    queue = call.parts.queues.all(fresh=True).get(name)
+    if queue is None:
+        raise NotFound(f"queue {name!r} is not declared")
+    return http.ok(queue_view(queue, call.service.census.take([queue])[name]))
+
+
+def put_queue(call: Call) -> Answer:
+    changes = {name: value for name, value in call.body.items() if name != "reason"}
+    entry = call.operator.entry("put_queue", call.parts.seams.clock.now())
+    queue = call.parts.queues.put(call.parameters["queue"], changes, operator=entry)
+    call.parts.telemetry.log("queue.changed", queue=queue.name, caller=call.request.caller, settings=sorted(changes))
+    return http.ok(queue_view(queue, call.service.census.take([queue])[queue.name]))
+
+
+def get_stats(call: Call) -> Answer:
+    queues = sorted(call.parts.queues.all(fresh=True).values(), key=lambda queue: queue.name)
+    figures = call.service.census.take(queues)
+    views = [queue_view(queue, figures[queue.name]) for queue in queues]
+    return http.ok({"queues": views, "totals": totals(figures.values())})
 
 
 # ---- the service ----------------------------------------------------------------------------------------------------
@@ -229,13 +343,21 @@ def get_openapi(call: Call) -> Answer:
 CALLS: Mapping[str, Callable[[Call], Answer]] = {
     "POST /tasks": submit_task,
     "POST /tasks/batch": submit_tasks,
+    "GET /tasks": list_tasks,
     "GET /tasks/{taskId}": get_task,
     "GET /tasks/{taskId}/payload": get_payload,
     "GET /tasks/{taskId}/result": get_result,
+    "GET /tasks/{taskId}/why": why_task,
     "POST /tasks/{taskId}/cancel": cancel_task,
     "POST /tasks/{taskId}/redrive": redrive_task,
     "POST /tasks/{taskId}/ack": acknowledge_task,
     "DELETE /tasks/{taskId}": delete_task,
+    "POST /redrive": redrive_tasks,
+    "POST /cancel": cancel_tasks,
+    "GET /queues": list_queues,
+    "GET /queues/{queue}": get_queue,
+    "PUT /queues/{queue}": put_queue,
+    "GET /stats": get_stats,
     "GET /health": get_health,
     "GET /openapi.json": get_openapi,
 }

@@ -11,5 +11,5 @@ from tests.support.api import Api
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     made = Api()
-    monkeypatch.setattr(handler, "parts", lambda: made.parts)
+    monkeypatch.setattr(handler, "service", lambda: made.service)
     return made

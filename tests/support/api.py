@@ -13,6 +13,7 @@ from tests.support.events import v2_event
 from tests.support.fakes import FakeClock, FakeRandomness
 from tests.support.memory_dynamodb import MemoryDynamoDB
 from thunderagent.registry import Registry
+from thunderagent.service import Service
 from thunderagent.settings import Executor, Settings
 from thunderagent.telemetry import Telemetry
 from thunderagent.wiring import Parts, Seams
@@ -87,6 +88,7 @@ class Api:
     log: io.StringIO = field(default_factory=io.StringIO)
     list_completed: bool = True
     parts: Parts = field(init=False)
+    service: Service = field(init=False)
 
     def __post_init__(self) -> None:
         settings = Settings(
@@ -104,6 +106,7 @@ class Api:
         )
         telemetry = Telemetry(service="test", stream=self.log, clock_ms=lambda: 0)
         self.parts = Parts(settings, seams, registry=Registry.from_dict(REGISTRY), telemetry=telemetry)
+        self.service = Service(self.parts)
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> Response:
         text = None if body is None else json.dumps(body)

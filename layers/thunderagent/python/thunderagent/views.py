@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from thunderagent.bodies import Bodies
+from thunderagent.census import Figures
+from thunderagent.dependencies import Dependencies
 from thunderagent.errors import BodyMissing
 from thunderagent.model import Task
+from thunderagent.queues import QueueSettings
 from thunderagent.schema import utf8_size
 
 INLINE_BYTES: Final = 256 * 1024
@@ -55,14 +58,41 @@ def task_in_list(task: Task) -> dict[str, Any]:
     return view
 
 
-def task_alone(task: Task, bodies: Bodies, *, with_bodies: bool = True) -> dict[str, Any]:
+def task_alone(task: Task, bodies: Bodies, dependencies: Dependencies, *, with_bodies: bool = True) -> dict[str, Any]:
     """A task whole; payload and result inline up to 256 KiB each, else (or on request) their byte counts."""
-    view = task_in_list(task)
+    view = task_in_list(task) | _parents(task, dependencies)
     view |= {name: task.item[name] for name in SHOWN_ALONE if name in task.item}
     view |= _body("payload", task.payload, task.item, lambda: bodies.payload(task), inline=with_bodies)
     if task.result is not None or task.result_ref is not None:
         view |= _body("result", task.result, task.item, lambda: bodies.result(task), inline=with_bodies)
     return view
+
+
+def queue_view(queue: QueueSettings, figures: Figures) -> dict[str, Any]:
+    """A queue's settings, and how it stands."""
+    return {
+        "queue": queue.name,
+        "declared": "registry" if queue.declared else "api",
+        "paused": queue.paused,
+        "maxConcurrency": queue.max_concurrency,
+        "ratePerSecond": queue.rate_per_second,
+        "burst": queue.burst,
+        "maxBacklog": queue.max_backlog,
+        "perKey": dict(queue.per_key) if queue.per_key is not None else None,
+        "shards": queue.shards.write,
+        **figures.as_answer(),
+    }
+
+
+def _parents(task: Task, dependencies: Dependencies) -> dict[str, Any]:
+    """All parents, also of a task that has too many to name them in its own item; and those it still waits for."""
+    if "dependsOn" not in task.item and "dependsOnRef" not in task.item:
+        return {}
+    try:
+        blocked_by = dependencies.blocked_by(task)
+        return {"dependsOn": list(dependencies.parents_of(task))} | ({"blockedBy": blocked_by} if blocked_by else {})
+    except BodyMissing:
+        return {}
 
 
 def _body(

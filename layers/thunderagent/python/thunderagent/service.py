@@ -1,0 +1,73 @@
+"""The parts only the API needs, built on those all functions share."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from thunderagent.backpressure import Backpressure
+from thunderagent.bulk import Bulk
+from thunderagent.census import Census
+from thunderagent.errors import Backlogged
+from thunderagent.listing import Listing
+from thunderagent.model import Task
+from thunderagent.operations import Operations
+from thunderagent.submit import Submission, Submitted, task_id_of
+from thunderagent.views import task_alone
+from thunderagent.why import Why, Whys
+from thunderagent.wiring import Parts
+
+
+class Service:
+    """Everything a call may need, built when first used and kept for the life of the container."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.parts.store, self.parts.bodies, self.parts.dependencies)
+
+    @cached_property
+    def listing(self) -> Listing:
+        own = self.parts
+        return Listing(own.store, own.queues, own.registry, own.settings, threads=own.seams.threads)
+
+    @cached_property
+    def bulk(self) -> Bulk:
+        return Bulk(self.listing, threads=self.parts.seams.threads)
+
+    @cached_property
+    def census(self) -> Census:
+        return Census(self.parts.store, self.listing, threads=self.parts.seams.threads)
+
+    @cached_property
+    def backpressure(self) -> Backpressure:
+        return Backpressure(self.parts.queues, self.census, self.parts.seams.clock)
+
+    @cached_property
+    def _whys(self) -> Whys:
+        return Whys(self.parts.store, self.parts.queues, self.parts.registry, self.parts.settings)
+
+    def submit(self, submission: Submission, *, key: str | None, body: Any) -> Submitted:
+        """Accept a task unless its queue is full (Backlogged). What was accepted before is answered all the same."""
+        queue = submission.queue or self.parts.registry.defaults_of(submission.type).get("queue") or "default"
+        try:
+            self.backpressure.check(queue)
+        except Backlogged:
+            if not self._exists(submission, key):
+                raise
+        submitted = self.parts.submitter.submit(submission, key=key, body=body)
+        if not submitted.duplicate:
+            self.backpressure.accepted(submitted.task.queue)
+        return submitted
+
+    def _exists(self, submission: Submission, key: str | None) -> bool:
+        task_id = submission.task_id or (None if key is None else task_id_of(key))
+        return task_id is not None and self.parts.store.get_item(task_id, consistent=True) is not None
+
+    def why(self, task: Task) -> Why:
+        return self._whys.why(task, self.parts.dependencies.blocked_by(task) if task.blocked_count else [])
+
+    def view(self, task: Task, *, with_bodies: bool = True) -> dict[str, Any]:
+        return task_alone(task, self.parts.bodies, self.parts.dependencies, with_bodies=with_bodies)
