@@ -126,6 +126,20 @@ class TestIdempotency:
 
 
 class TestReferences:
+    def test_entries_name_each_other_in_any_order(self, api: Api) -> None:
+        parent = api.submit(taskId="before")
+        response = batch(
+            api,
+            {**GOOD, "dependsOn": ["@b", "@c", parent]},
+            {**GOOD, "ref": "b", "dependsOn": ["@c"]},
+            {**GOOD, "ref": "c"},
+        )
+        assert codes(response) == ["ok", "ok", "ok"], response.text
+        first, second, third = (result["taskId"] for result in response.json["results"])
+        assert api.call("GET", f"/tasks/{first}").json["dependsOn"] == [second, third, parent]
+        assert api.call("GET", f"/tasks/{second}").json["blockedBy"] == [third]
+        assert "blockedBy" not in api.call("GET", f"/tasks/{third}").json
+
     def test_refs_that_cannot_be_resolved(self, api: Api) -> None:
         response = batch(
             api,
