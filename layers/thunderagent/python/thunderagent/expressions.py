@@ -121,7 +121,7 @@ def take_unique(item: Item, *, pointer: Item | None, holder: Item | None) -> lis
     record = {"taskId": own, "holder": item["taskId"], "createdAt": item["createdAt"]}
 
     def taken(old: Item) -> bool:
-        return old.get("holder") == item["taskId"] and old.get("createdAt") == item["createdAt"]
+        return bool(old.get("holder") == item["taskId"] and old.get("createdAt") == item["createdAt"])
 
     if pointer is None:
         return [put("take_unique", record, require=[absent()], applied=taken)]
@@ -610,6 +610,19 @@ def put_edge(parent_id: str, child_id: str, *, now: float) -> Write:
     return put_body(item)
 
 
+def born_blocked(
+    item: Item, *, blocked: int, unlinked: int, death: Failure | None, layout: Layout, now: float
+) -> dict[str, Any]:
+    """What a new task with parents to wait for has besides: a BLOCKED key, or its end when one of them is dead."""
+    task_id, queue, kept = str(item["taskId"]), str(item["queue"]), str(item["dispatchKey"])
+    counts = {"blockedCount": blocked, **({"unlinked": unlinked} if unlinked else {})}
+    if death is not None:
+        listed, _ = _listing(Status.FAILED, queue, task_id, layout, now, kept)
+        return {**counts, **_end(Status.FAILED, now), **listed, "error": death.as_map(at=now)}
+    look = next_look(now, created_at=now, deadline=item.get("deadline"))
+    return {**counts, "dispatchKey": layout.blocked(queue, task_id, kept), "dueAt": look}
+
+
 def cut_edge(parent_id: str, child_id: str) -> Write:
     """The edge goes, once: whoever deletes it may count the parent as satisfied, in the same transaction."""
     return delete("cut_edge", edge_id(parent_id, child_id), require=[])
@@ -641,7 +654,8 @@ def mark_dependents(parent_id: str) -> Write:
 
 def recount(child: Task, *, blocked: int, unlinked: int, due_at: float, layout: Layout, now: float) -> Write:
     """A blocked child's counts become what its edges say, on the premise that they are as seen. 0 makes it due."""
-    opened = {"dispatchKey": layout.open(child.queue, child.priority, child.task_id), "dueAt": due_at}
+    key = layout.open(child.queue, child.priority, child.task_id, child.dispatch_key)
+    opened = {"dispatchKey": key, "dueAt": due_at}
     return update(
         "recount",
         child.task_id,

@@ -12,6 +12,7 @@ from typing import Any
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
 from thunderagent.conditions import Write
+from thunderagent.dependencies import Dependencies
 from thunderagent.errors import Conflict, NotFound, StoreThrottled
 from thunderagent.model import Task
 from thunderagent.states import Outcome, Status
@@ -35,9 +36,10 @@ class Operator:
 class Operations:
     """Operator actions on single tasks. Each raises NotFound, Conflict (with the actual status) or a StoreError."""
 
-    def __init__(self, store: Store, bodies: Bodies) -> None:
+    def __init__(self, store: Store, bodies: Bodies, dependencies: Dependencies) -> None:
         self._store = store
         self._bodies = bodies
+        self._dependencies = dependencies
 
     def task(self, task_id: str) -> Task:
         """The task as readers see it: one past its time to live is gone, whether DynamoDB has removed it or not."""
@@ -48,7 +50,9 @@ class Operations:
 
     def cancel(self, task_id: str, operator: Operator) -> Task:
         """End a pending task; ask for the end of a running one. When this returns, the task cannot end otherwise."""
-        return self._until_decided(task_id, lambda task: self._cancel(task, operator))
+        task = self._until_decided(task_id, lambda task: self._cancel(task, operator))
+        self._dependencies.on_end(task.item)
+        return task
 
     def _cancel(self, task: Task, operator: Operator) -> Task | Write:
         now = self._store.clock.now()
@@ -74,9 +78,20 @@ class Operations:
         if task.lease_token is not None:
             self._store.apply(expressions.tell_lease(task.lease_token, task.task_id))
 
-    def redrive(self, task_id: str, operator: Operator, *, key: str | None) -> Task:
-        """A failed task starts anew with a full budget. Two requests for one failure have one effect."""
-        return self._until_decided(task_id, lambda task: self._redrive(task, operator, key))
+    def redrive(self, task_id: str, operator: Operator, *, key: str | None, cascade: bool = False) -> Task:
+        """A failed task starts anew with a full budget. Two requests for one failure have one effect.
+
+        One that failed for a parent waits for its parents again: while one of them is dead it fails again at once.
+        `cascade` also revives the dependents that failed because of this task; repeating it goes on where it stopped.
+        """
+        task = self._until_decided(task_id, lambda task: self._redrive(task, operator, key))
+        if task.status is Status.PENDING and task.blocked_count:
+            self._dependencies.after_redrive(task)
+            task = self.task(task_id)
+        if cascade:
+            now = self._store.clock.now()
+            self._dependencies.revive(task, operator=operator.entry("redrive", now))
+        return task
 
     def _redrive(self, task: Task, operator: Operator, key: str | None) -> Task | Write:
         done = [str(entry) for entry in task.item.get("redriveIds", [])]
@@ -108,14 +123,20 @@ class Operations:
         raise _conflict(task, "acknowledged")
 
     def erase(self, task_id: str) -> Task:
-        """Delete a terminal task and its bodies. Returns what was deleted."""
+        """Delete a terminal task and its bodies. Returns what was deleted.
+
+        Whoever waits for it is told first: a parent that is gone fails its children, one that succeeded must not.
+        """
         for _ in range(ROUNDS):
             task = self.task(task_id)
             if not task.is_terminal:
                 raise _conflict(task, "erased")
+            if not self._dependencies.settle(task.item):
+                raise _restless(task_id)
             answer = self._store.apply(expressions.erase(task))
             if isinstance(answer, Written) or answer.reason is Refusal.GONE:
                 self._bodies.erase(task)
+                self._dependencies.forget(task)
                 return task
         raise _restless(task_id)
 

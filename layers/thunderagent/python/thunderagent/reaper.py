@@ -12,15 +12,16 @@ from typing import Any
 
 from thunderagent import expressions
 from thunderagent.codec import Item, from_item, to_item
+from thunderagent.dependencies import Dependencies
 from thunderagent.errors import MalformedItem, StoreError
 from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
 from thunderagent.retry import delay_seconds
-from thunderagent.schema import LEASE_SHARDS, PRIORITIES, lease_id, lease_key, open_key, running_key
+from thunderagent.schema import LEASE_SHARDS, PRIORITIES, blocked_key, lease_id, lease_key, open_key, running_key
 from thunderagent.settings import Settings
 from thunderagent.states import Status
-from thunderagent.store import Refusal, Refused, Store
+from thunderagent.store import Refusal, Refused, Store, Written
 from thunderagent.telemetry import Observer
 
 HEAD_KEYS = 50  # of every partition, each minute
@@ -46,19 +47,27 @@ class Reaper:
     """Runs every minute; `look_at` is also the sweep's answer to a RUNNING row past its lock."""
 
     def __init__(
-        self, store: Store, registry: Registry, queues: Queues, settings: Settings, *, observer: Observer
+        self,
+        store: Store,
+        registry: Registry,
+        queues: Queues,
+        settings: Settings,
+        *,
+        dependencies: Dependencies,
+        observer: Observer,
     ) -> None:
         self._store = store
         self._registry = registry
         self._queues = queues
         self._settings = settings
+        self._dependencies = dependencies
         self._observer = observer
         self.taken = Taken()
 
     def run(self) -> Taken:
-        """Leases, then the backstop, then the census. A part that fails is logged and does not stop the others."""
+        """Leases, the backstop and the census, then blocked tasks. A part that fails is logged and stops no other."""
         self.taken = Taken()
-        for part in (self.reap_leases, self.look_at_heads, self.look_deeper):
+        for part in (self.reap_leases, self.look_at_heads, self.look_deeper, self.look_at_blocked):
             try:
                 part()
             except StoreError as error:
@@ -135,6 +144,8 @@ class Reaper:
             return False
         if isinstance(answer, Refused) and answer.reason is Refusal.CANCELLED and answer.item:
             return self._reset(Task.from_item(answer.item), started=started)
+        if isinstance(answer, Written):
+            self._dependencies.on_end(answer.item)
         return True
 
     def _reset_write(self, task: Task, *, started: bool) -> Any:
@@ -163,7 +174,9 @@ class Reaper:
 
     def _end_cancelled(self, task: Task) -> bool:
         now = self._store.clock.now()
-        self._store.apply(expressions.cancel_end(task, attempt=None, layout=self._store.layout, now=now))
+        answer = self._store.apply(expressions.cancel_end(task, attempt=None, layout=self._store.layout, now=now))
+        if isinstance(answer, Written):
+            self._dependencies.on_end(answer.item)
         self.taken.cancelled += 1
         self._observer.measure("Cancelled", queue=task.queue)
         self._note("task.cancelled", task)
@@ -173,9 +186,11 @@ class Reaper:
         """A RUNNING row that is no task any more: a dead letter with the reason, so that nobody meets it again."""
         now = self._store.clock.now()
         try:
-            self._store.apply(expressions.park(item, problem=problem, layout=self._store.layout, now=now))
+            answer = self._store.apply(expressions.park(item, problem=problem, layout=self._store.layout, now=now))
         except StoreError:
             return False
+        if isinstance(answer, Written):
+            self._dependencies.on_end(answer.item)
         self._observer.log("task.parked", level="ERROR", taskId=item["taskId"], problem=problem)
         return True
 
@@ -243,13 +258,21 @@ class Reaper:
                     break
         self._store.apply(expressions.put_cursor(CURSOR_ID, partition=partitions[at], start=start))
 
+    def look_at_blocked(self) -> None:
+        """Tasks that wait for parents, when their repair look is due: mended, told, or looked at later."""
+        self._dependencies.repair(
+            [blocked_key(queue, shard) for queue in self._queues.all() for shard in self._shards(queue)]
+        )
+
     def _partitions(self, queue: str) -> Iterator[str]:
-        settings = self._queues.all().get(queue)
-        shards = settings.shards.read if settings else self._settings.dispatch_shards
-        for shard in range(shards):
+        for shard in self._shards(queue):
             yield running_key(queue, shard)
             for priority in PRIORITIES:
                 yield open_key(queue, priority, shard)
+
+    def _shards(self, queue: str) -> range:
+        settings = self._queues.all().get(queue)
+        return range(settings.shards.read if settings else self._settings.dispatch_shards)
 
     def _read(self, partition: str, start: Mapping[str, Any] | None) -> list[Item]:
         now = self._store.clock.now()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
 from thunderagent.codec import Item, item_bytes
-from thunderagent.errors import Conflict, InvalidInput, StoreThrottled, TooLarge, Unprocessable
+from thunderagent.conditions import Write
+from thunderagent.dependencies import Dependencies
+from thunderagent.errors import Conflict, InvalidInput, StoreRefused, StoreThrottled, TooLarge, Unprocessable
 from thunderagent.jsontext import canonical, loads
 from thunderagent.model import Task
+from thunderagent.parents import Birth
 from thunderagent.queues import Queues
 from thunderagent.schema import (
     DEFAULT_MAX_RETRY_NUMBER,
@@ -24,7 +27,7 @@ from thunderagent.schema import (
     unique_id,
 )
 from thunderagent.states import TERMINAL, Outcome, Status
-from thunderagent.store import Store, Written
+from thunderagent.store import Refused, Store, Written
 
 UNIQUE_ROUNDS = 5  # a takeover that loses its race looks again this often
 
@@ -61,6 +64,10 @@ class Submitted:
     duplicate: bool
 
 
+class Interfered(StoreRefused):
+    """A write that was to happen together with the submit lost its premise. No task was accepted."""
+
+
 class TypeDefaults(Protocol):
     """What the registry says about types. Unknown types have no defaults, and wait for a handler."""
 
@@ -71,26 +78,57 @@ class TypeDefaults(Protocol):
 class Submitter:
     """Accepts submissions. Nothing is written unless the submission is accepted (an orphaned body has a TTL)."""
 
-    def __init__(self, store: Store, bodies: Bodies, queues: Queues, types: TypeDefaults) -> None:
+    def __init__(
+        self, store: Store, bodies: Bodies, queues: Queues, types: TypeDefaults, dependencies: Dependencies
+    ) -> None:
         self._store = store
         self._bodies = bodies
         self._queues = queues
         self._types = types
+        self._dependencies = dependencies
 
-    def submit(self, submission: Submission, *, key: str | None = None, body: Any = None) -> Submitted:
+    def submit(
+        self, submission: Submission, *, key: str | None = None, body: Any = None, along: Sequence[Write] = ()
+    ) -> Submitted:
         """Make the task exist, once.
 
         `key` is the idempotency key, `body` the request as sent (any JSON value): the same key with another body is a
         Conflict. Raises InvalidInput, TooLarge, Unprocessable, Conflict, or a StoreError; then no task was accepted
         (after OutcomeUnknown perhaps: repeating with the same key is safe).
-        """
-        item = self.new_item(submission, key=key, body=body)
-        if "unique" not in item:
-            return self._create(item, key)
-        return self._create_unique(item, key)
 
-    def new_item(self, submission: Submission, *, key: str | None, body: Any) -> Item:
-        """The item of a new task, its payload placed. Raises like `submit`."""
+        `along` are writes of the caller's in the same transaction (not for a task with parents): the task exists only
+        if they took effect. Raises Interfered when one of them is refused.
+        """
+        if not submission.depends_on:
+            return self._create(self.new_item(submission, key=key, body=body), key, along)
+        return self._submit_child(submission, key, body)
+
+    def _submit_child(self, submission: Submission, key: str | None, body: Any) -> Submitted:
+        """Parents are judged once, by the first submit: a repeat finds the task, whatever became of them since."""
+        task_id = self._id_of(submission, key)
+        repeatable = key is not None or submission.task_id is not None
+        if repeatable and (earlier := self._store.get_item(task_id, consistent=True)) is not None:
+            submitted = self._existing({"taskId": task_id, "idempotencyHash": request_hash(body)}, earlier, key)
+        else:
+            birth = self._dependencies.prepare(task_id, submission.depends_on)
+            item = self.new_item(submission, key=key, body=body, task_id=task_id, birth=birth)
+            submitted = self._create(item, key, birth.edges(task_id, now=item["createdAt"]))
+            if not submitted.duplicate:
+                return Submitted(self._dependencies.complete(submitted.task, birth), duplicate=False)
+        if submitted.task.task_id == task_id:
+            self._dependencies.complete_again(submitted.task)
+        return submitted
+
+    def new_item(
+        self,
+        submission: Submission,
+        *,
+        key: str | None,
+        body: Any,
+        task_id: str | None = None,
+        birth: Birth | None = None,
+    ) -> Item:
+        """The item of a new task, its payload placed. Raises like `submit`. Parents count by the `birth` only."""
         now = self._store.clock.now()
         defaults = self._types.defaults_of(submission.type)
         queue = submission.queue or defaults.get("queue") or "default"
@@ -102,7 +140,7 @@ class Submitter:
                 path="queue",
                 code="unknown_queue",
             )
-        task_id = submission.task_id or (task_id_of(key) if key is not None else self._store.randomness.token())
+        task_id = task_id or self._id_of(submission, key)
         due_at, deadline = self._times(submission, now)
         layout = self._store.layout
         item: Item = {
@@ -143,20 +181,47 @@ class Submitter:
                 "unique": fingerprint(queue, submission.type, submission.payload),
                 "uniqueSeconds": submission.unique_seconds,
             }
+        if birth is not None:
+            item |= self._born(item, birth, due_at, now)
         item |= self._bodies.place_payload(item, submission.payload, due_at=due_at)
         if item_bytes(item) > OPEN_ITEM_BYTES:
             raise TooLarge(f"the task needs more than {OPEN_ITEM_BYTES} bytes besides its payload")
         return item
 
+    def _id_of(self, submission: Submission, key: str | None) -> str:
+        return submission.task_id or (task_id_of(key) if key is not None else self._store.randomness.token())
+
+    def _born(self, item: Item, birth: Birth, due_at: float, now: float) -> Item:
+        attributes = self._dependencies.place(item["taskId"], birth, due_at=due_at)
+        if birth.blocked_count:
+            attributes |= expressions.born_blocked(
+                item,
+                blocked=birth.blocked_count,
+                unlinked=birth.unlinked,
+                death=birth.death,
+                layout=self._store.layout,
+                now=now,
+            )
+        return attributes
+
     # ---- the write ---------------------------------------------------------------------------------------------------
 
-    def _create(self, item: Item, key: str | None) -> Submitted:
-        answer = self._store.apply(expressions.submit(item))
+    def _create(self, item: Item, key: str | None, along: Sequence[Write]) -> Submitted:
+        if "unique" in item:
+            return self._create_unique(item, key, along)
+        write = expressions.submit(item)
+        answer = self._together([write, *along]) if along else self._store.apply(write)
         if isinstance(answer, Written):
             return Submitted(Task.from_item(item), duplicate=False)
-        return self._existing(item, answer.item or {}, key)
+        taken = answer[0] if isinstance(answer, tuple) else answer
+        if taken is None:
+            raise _interfered()
+        return self._existing(item, taken.item or {}, key)
 
-    def _create_unique(self, item: Item, key: str | None) -> Submitted:
+    def _together(self, writes: Sequence[Write]) -> Written | tuple[Refused | None, ...]:
+        return self._store.transact(writes, request_token=self._store.randomness.token())
+
+    def _create_unique(self, item: Item, key: str | None, along: Sequence[Write]) -> Submitted:
         """One transaction: the task and the pointer to it. An open equal task (or one in its window) suppresses."""
         if key is not None and (earlier := self._store.get_item(item["taskId"], consistent=True)) is not None:
             return self._existing(item, earlier, key)
@@ -165,12 +230,14 @@ class Submitter:
             holder = self._store.get_item(str(pointer["holder"]), consistent=True) if pointer else None
             if holder is not None and holder["taskId"] != item["taskId"] and self._suppresses(holder):
                 return Submitted(Task.from_item(holder), duplicate=True)
-            writes = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
-            answer = self._store.transact(writes, request_token=self._store.randomness.token())
+            own = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
+            answer = self._together([*own, *along])
             if isinstance(answer, Written):
                 return Submitted(Task.from_item(item), duplicate=False)
             if (taken := answer[0]) is not None:
                 return self._existing(item, taken.item or {}, key)
+            if not any(answer[: len(own)]):
+                raise _interfered()
         raise StoreThrottled("TransactWriteItems", "UniqueContention", "equal tasks are being submitted; try again")
 
     def _suppresses(self, holder: Item) -> bool:
@@ -211,6 +278,10 @@ class Submitter:
                 f"timeoutSeconds is {given:g}; its executor allows at most {limit:g}", path="timeoutSeconds"
             )
         return float(min(limit, _first(given, defaults.get("timeoutSeconds"), DEFAULT_TIMEOUT_SECONDS)))
+
+
+def _interfered() -> Interfered:
+    return Interfered("TransactWriteItems", "ConditionalCheckFailed", "what was to be written with the task changed")
 
 
 def _first(*values: Any) -> Any:

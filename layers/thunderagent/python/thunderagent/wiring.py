@@ -9,6 +9,7 @@ from functools import cached_property
 from thunderagent.bodies import Bodies, Objects
 from thunderagent.claims import Claims
 from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
+from thunderagent.dependencies import Dependencies
 from thunderagent.dispatch import Sweeper
 from thunderagent.queues import Queues
 from thunderagent.reaper import Reaper
@@ -66,11 +67,22 @@ class Parts:
 
     @cached_property
     def submitter(self) -> Submitter:
-        return Submitter(self.store, self.bodies, self.queues, self.registry)
+        return Submitter(self.store, self.bodies, self.queues, self.registry, self.dependencies)
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        return Dependencies(self.store, self.bodies, observer=self.telemetry)
 
     @cached_property
     def reaper(self) -> Reaper:
-        return Reaper(self.store, self.registry, self.queues, self.settings, observer=self.telemetry)
+        return Reaper(
+            self.store,
+            self.registry,
+            self.queues,
+            self.settings,
+            dependencies=self.dependencies,
+            observer=self.telemetry,
+        )
 
     @cached_property
     def sweeper(self) -> Sweeper:
