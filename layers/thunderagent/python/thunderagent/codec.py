@@ -2,21 +2,49 @@
 
 boto3's serializer is not used: it refuses floats and returns Decimal. Here numbers are int or float; what must come
 back exactly (payloads, results) is stored as JSON text and never passes through a DynamoDB number.
+
+Whatever was read can be written, and named in a condition "as seen", exactly: rows that others have touched included.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 Item = dict[str, Any]
 RawItem = Mapping[str, Mapping[str, Any]]
 
 
+FLOAT_DIGITS = 15  # so many decimal digits always survive a double
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A value of a kind this library never writes (binary, a set of numbers, a null in place of an attribute)."""
+
+    tag: str
+    value: Any
+
+
+class LongNumber(float):
+    """A stored number of more digits than a double holds. It computes as a float and is written as it was read."""
+
+    text: str
+
+    def __new__(cls, text: str) -> LongNumber:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
 def to_attribute(value: Any) -> dict[str, Any]:
     """One value as DynamoDB's tagged form. A frozenset or set of strings becomes a string set (never empty)."""
     match value:
+        case Foreign():
+            return {value.tag: value.value}
         case bool():
             return {"BOOL": value}
         case str():
@@ -36,6 +64,8 @@ def to_attribute(value: Any) -> dict[str, Any]:
 
 def number_text(value: float) -> str:
     """A number as DynamoDB keeps it: at most 38 digits, no exponent surprises for whole floats."""
+    if isinstance(value, LongNumber):
+        return value.text
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} is not a DynamoDB number")
@@ -46,7 +76,7 @@ def number_text(value: float) -> str:
 
 
 def from_attribute(attribute: Mapping[str, Any]) -> Any:
-    """The plain value of a tagged one; whole numbers are int, others float; sets are frozensets."""
+    """The plain value of a tagged one; whole numbers are int, others float; string sets are frozensets."""
     ((tag, value),) = attribute.items()
     match tag:
         case "N":
@@ -55,13 +85,13 @@ def from_attribute(attribute: Mapping[str, Any]) -> Any:
             return {key: from_attribute(entry) for key, entry in value.items()}
         case "L":
             return [from_attribute(entry) for entry in value]
-        case "SS" | "BS":
+        case "SS":
             return frozenset(value)
-        case "NS":
-            return frozenset(_number(entry) for entry in value)
         case "NULL":
             return None
-    return value
+        case "S" | "BOOL":
+            return value
+    return Foreign(tag, value)
 
 
 def _number(text: str) -> int | float:
@@ -69,7 +99,9 @@ def _number(text: str) -> int | float:
         return int(text)
     except ValueError:
         value = float(text)
-        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if len(text) > FLOAT_DIGITS and Decimal(text) != Decimal(repr(value)):
+        return LongNumber(text)
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def to_item(plain: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -78,7 +110,11 @@ def to_item(plain: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def from_item(raw: RawItem) -> Item:
-    return {name: from_attribute(attribute) for name, attribute in raw.items()}
+    """A stored item as plain values. None is never among them: an attribute that holds a null is Foreign."""
+    return {
+        name: Foreign("NULL", True) if "NULL" in attribute else from_attribute(attribute)
+        for name, attribute in raw.items()
+    }
 
 
 def item_bytes(plain: Mapping[str, Any]) -> int:
@@ -96,6 +132,8 @@ def _value_bytes(value: Any) -> int:
         case int() | float():
             digits = number_text(value).lstrip("-0.").replace(".", "")
             return min(21, (len(digits) + 1) // 2 + 1 + (value < 0))
+        case Foreign():
+            return _foreign_bytes(value)
         case Mapping():
             return 3 + sum(len(key.encode()) + _value_bytes(entry) + 1 for key, entry in value.items())
         case list() | tuple():
@@ -103,3 +141,14 @@ def _value_bytes(value: Any) -> int:
         case set() | frozenset():
             return sum(len(entry.encode()) for entry in value)
     raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+def _foreign_bytes(value: Foreign) -> int:
+    match value.tag:
+        case "B":
+            return len(value.value)
+        case "BS":
+            return sum(len(entry) for entry in value.value)
+        case "NS":
+            return sum(_value_bytes(_number(entry)) for entry in value.value)
+    return 1

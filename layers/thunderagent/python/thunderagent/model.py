@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NewType
 
@@ -121,9 +121,9 @@ def check_form(task_id: str, item: Mapping[str, Any]) -> None:
         if item.get(name) is None:
             raise MalformedItem(task_id, f"{name} is missing")
     for name, tag in TASK_ATTRIBUTES.items():
-        value = item.get(name)
-        if value is None:
+        if name not in item:
             continue
+        value = item[name]
         if not isinstance(value, _PYTHON_TYPES[tag]) or (tag == "N" and isinstance(value, bool)):
             raise MalformedItem(task_id, f"{name} has the wrong type")
     for name in _WHOLE:
@@ -153,20 +153,46 @@ class Lease:
     def from_item(item: Item) -> Lease:
         """Read a stored lease. Raises MalformedItem when it has not a lease's form."""
         lease_id = str(item.get("taskId", "?"))
-        lock_time, due_at = item.get("lockTime"), item.get("dueAt")
-        if not lease_id.startswith("lease#") or not isinstance(lock_time, int | float) or due_at is None:
-            raise MalformedItem(lease_id, "not a lease, or its lockTime or dueAt is missing")
+        if not lease_id.startswith("lease#") or not _is_number(item.get("lockTime")):
+            raise MalformedItem(lease_id, "not a lease, or its lockTime is missing")
+        wrong = [name for name, has_form in _LEASE_FORM.items() if name in item and not has_form(item[name])]
+        if wrong:
+            raise MalformedItem(lease_id, f"{wrong[0]} has the wrong type")
+        return Lease.salvaged(item)
+
+    @staticmethod
+    def salvaged(item: Item) -> Lease:
+        """What can be read of a lease that may be malformed: enough to close it and to take back what it names.
+
+        `lock_time` is as stored, whatever that is: it is compared "as seen" only.
+        """
+        readable = {name: item[name] for name, has_form in _LEASE_FORM.items() if name in item and has_form(item[name])}
+        lock_time: Any = item.get("lockTime")
         return Lease(
-            token=LeaseToken(lease_id.removeprefix("lease#")),
-            profile=str(item.get("profile", "default")),
+            token=LeaseToken(str(item.get("taskId", "")).removeprefix("lease#")),
+            profile=readable.get("profile", "default"),
             lock_time=lock_time,
-            due_at=due_at,
-            task_ids=tuple(TaskId(task_id) for task_id in item.get("taskIds", [])),
-            begun=item.get("begun"),
-            closed=bool(item.get("closed", False)),
-            started=frozenset(item.get("started", ())),
-            cancelled=frozenset(item.get("cancelled", ())),
+            due_at=readable.get("dueAt", lock_time),
+            task_ids=tuple(TaskId(task_id) for task_id in readable.get("taskIds", ())),
+            begun=readable.get("begun"),
+            closed="closed" in item,
+            started=readable.get("started", frozenset()),
+            cancelled=readable.get("cancelled", frozenset()),
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_LEASE_FORM: dict[str, Callable[[Any], bool]] = {
+    "profile": lambda value: isinstance(value, str),
+    "dueAt": _is_number,
+    "taskIds": lambda value: isinstance(value, list) and all(isinstance(entry, str) and entry for entry in value),
+    "begun": lambda value: isinstance(value, str),
+    "started": lambda value: isinstance(value, frozenset),
+    "cancelled": lambda value: isinstance(value, frozenset),
+}
 
 
 @dataclass(frozen=True)
