@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from botocore.credentials import Credentials
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +27,6 @@ from examples.workload import MOST_REPORTS, Workload
 from thunderagent.client import ApiError, ThunderClient
 
 MOST_DIFFERENCES = 20
-SAVED_REPORTS = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunFailed as error:
         progress.print(Text(str(error)))
         return 1
-    except ApiError as error:
-        progress.print(Text(f"the API at {stack.api_url} refused or did not answer: {error}"))
+    except (ApiError, BotoCoreError, ClientError) as error:
+        progress.print(Text(f"the local stack refused or does not answer (`make up` starts it): {error}"))
         return 1
     except KeyboardInterrupt:
         progress.print("interrupted; what was submitted goes on running as long as the stack is up")
@@ -74,6 +74,7 @@ def _demonstrate(stack: LocalStack, options: argparse.Namespace, *, output: Cons
     workload = Workload(run=secrets.token_hex(4), reports=options.reports, flaky=12, counted=20)
     works = workload.works()
     progress.print(Text(f"submitting {len(works)} tasks to {stack.api_url}"))
+    stack.start_poller()
     began = time.time()
     with live(progress) as shown:
         run = Run(client_of(stack), shown, total=len(works), ends_at=time.monotonic() + options.timeout)
@@ -82,7 +83,7 @@ def _demonstrate(stack: LocalStack, options: argparse.Namespace, *, output: Cons
         finished, counted=stack.counts(workload.counters), missing_reports=stack.absent(_published(finished))
     )
     output.print(_figures(verdict, write_units_since(stack.endpoint, stack.table_name, began)))
-    output.print(_where_to_look(_save(stack, finished, options.record.parent / "reports")))
+    output.print(_where_to_look(_save(stack, finished, options.record.parent / "reports")), soft_wrap=True)
     return _conclude(verdict, output)
 
 
@@ -102,23 +103,25 @@ def _published(finished: Sequence[Finished]) -> list[str]:
 
 
 def _save(stack: LocalStack, finished: Sequence[Finished], directory: Path) -> list[Path]:
-    charts = [key for key in _published(finished) if key.endswith(".svg")]
-    present = [key for key in charts if key not in stack.absent(charts)]
-    return [stack.save(key, directory) for key in sorted(present, key=lambda key: (len(key), key))[:SAVED_REPORTS]]
+    """Copy one chart of each station, of the longest period there is, to where it can be opened."""
+    charts = {key for key in _published(finished) if key.endswith(".svg")}
+    shortest_name_last = sorted(charts - set(stack.absent(charts)), key=lambda key: (len(key), key), reverse=True)
+    by_station = {key.split("/")[1]: key for key in shortest_name_last}
+    return [stack.save(key, directory) for _, key in sorted(by_station.items())]
 
 
 def _figures(verdict: Verdict, units: WriteUnits) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, title="What happened", title_justify="left")
+    table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
-    table.add_column(justify="right")
+    table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
     for name, figure, remark in (
         ("submitted", str(verdict.submitted), ""),
         ("succeeded", str(verdict.succeeded), ""),
-        ("retried", str(verdict.retried), "failed at first, as they should"),
-        ("failed as intended", str(verdict.failed_as_intended), "dead letters"),
-        ("duplicates", str(verdict.duplicates), "runs too many, by counters and attempts"),
-        ("queue latency p50", _seconds(verdict.latency_p50), "submit to first start, in a burst"),
+        ("retried", str(verdict.retried), "raised at first, as they should"),
+        ("failed as intended", str(verdict.failed_as_intended), "now dead letters"),
+        ("duplicates", str(verdict.duplicates), "by counters and attempts"),
+        ("queue latency p50", _seconds(verdict.latency_p50), "submit to start, all at once"),
         ("queue latency p95", _seconds(verdict.latency_p95), ""),
         ("throughput", _rate(verdict.tasks_per_second), "first submit to last end"),
         ("write units per task", *_write_units(units, verdict.submitted)),
@@ -130,7 +133,7 @@ def _figures(verdict: Verdict, units: WriteUnits) -> Table:
 def _write_units(units: WriteUnits, tasks: int) -> tuple[str, str]:
     if not tasks or not units.total:
         return "-", "this stack does not meter them"
-    remark = f"as DynamoDB charged: table {units.table / tasks:.1f}, index {units.index / tasks:.1f}, leases included"
+    remark = f"table {units.table / tasks:.1f}, index {units.index / tasks:.1f}, leases included"
     return f"{units.total / tasks:.1f}", remark
 
 
