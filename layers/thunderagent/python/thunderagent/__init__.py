@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thunderagent.context import Context as Context
+    from thunderagent.outbox import transact_submit as transact_submit
     from thunderagent.outcomes import Done as Done
     from thunderagent.outcomes import Fail as Fail
     from thunderagent.outcomes import RetryLater as RetryLater
@@ -25,9 +26,10 @@ _HOMES = {
     "Fail": "outcomes",
     "RetryLater": "outcomes",
     "task": "registry",
+    "transact_submit": "outbox",
 }
 
-__all__ = ["Backoff", "Context", "Done", "Fail", "RetryLater", "task"]
+__all__ = ["Backoff", "Context", "Done", "Fail", "RetryLater", "task", "transact_submit"]
 
 
 def __getattr__(name: str) -> Any:
