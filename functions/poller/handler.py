@@ -1,4 +1,7 @@
-"""The poller: every minute, sweep the queues for most of that minute and send what is due to the executors."""
+"""The poller: every minute, sweep the queues for most of that minute and send what is due to the executors.
+
+`doorbell` is the entry of a second function with the same code: the table's stream wakes it for tasks just become due.
+"""
 
 from __future__ import annotations
 
@@ -27,5 +30,16 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         total = own.sweeper.run(window_seconds=window)
         own.telemetry.log("poller.swept", claimed=total.claimed, conflicts=total.conflicts)
         return {"claimed": total.claimed, "conflicts": total.conflicts}
+    finally:
+        own.flush()
+
+
+def doorbell(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """One batch of stream records. What it cannot send is left to the sweep: no record is worth a retry."""
+    own = parts()
+    try:
+        rung = own.doorbell.ring(event.get("Records", []))
+        own.telemetry.log("doorbell.rung", level="DEBUG", **vars(rung))
+        return vars(rung)
     finally:
         own.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from thunderagent import expressions
 from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
@@ -26,18 +27,47 @@ RELEASE_JITTER_SECONDS = (1.0, 5.0)
 
 @dataclass(frozen=True)
 class Batch:
-    """What became of one batch. `claimed` were won; `refused` tells that its executor was not (surely) reached."""
+    """What became of one batch. `claimed` were won; `refused` tells that its executor was not (surely) reached, `full`
+    that the profile's leases were used up by others meanwhile."""
 
     claimed: tuple[Task, ...] = ()
     conflicts: int = 0
     dispatched: bool = False
     refused: bool = False
+    full: bool = False
+
+
+class Gate(Protocol):
+    """What has to let a batch through: limits before its lease is opened, the profile's cap once it is."""
+
+    def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
+        """Those that may be claimed under this token until `claim_by`."""
+
+    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
+        """Whether the lease just opened is within the profile's cap."""
+
+    def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
+        """These were admitted, and will not be claimed under this token."""
+
+
+class OpenGate:
+    """Lets everything through."""
+
+    def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
+        return tasks
+
+    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
+        return True
+
+    def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
+        return None
 
 
 @dataclass
 class _Claims:
     won: list[Task] = field(default_factory=list)
     unknown: list[Task] = field(default_factory=list)
+    unclaimed: list[Task] = field(default_factory=list)
     lost: int = 0
 
     def travelling(self) -> list[Task]:
@@ -55,24 +85,37 @@ class Claims:
         self._owner = owner
         self._observer = observer
 
-    def send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
+    def send(self, tasks: Sequence[Task], executor: Executor, *, gate: Gate | None = None) -> Batch:
         """Open, claim, dispatch. Never raises for a failing dependency: what is left undone, the reaper finds."""
+        gate = gate or OpenGate()
         token = LeaseToken(self._store.randomness.token())
         now = self._store.clock.now()
         lock_time = now + lease_seconds(tasks, executor)
+        claim_until = now + CLAIM_UNTIL * (lock_time - now)
+        tasks = gate.admit(tasks, token, claim_by=claim_until)
+        if not tasks:
+            return Batch()
+        if not self._open(tasks, token, executor, lock_time, now):
+            gate.give_back(tasks, token)
+            return Batch()
+        if not gate.may_stay(token, executor):
+            self._void(token)
+            gate.give_back(tasks, token)
+            return Batch(full=True)
+        claims = self._claim_all(tasks, token, lock_time, claim_until)
+        gate.give_back(claims.unclaimed, token)
+        return self._dispatch(claims, token, lock_time, executor)
+
+    def _open(self, tasks: Sequence[Task], token: LeaseToken, executor: Executor, lock_time: float, now: float) -> bool:
+        """Whether the lease surely exists. An unknown outcome abandons the token: nobody will ever claim under it."""
         opening = expressions.open_lease(
             token, profile=executor.name, task_ids=[task.task_id for task in tasks], lock_time=lock_time, now=now
         )
         try:
-            if isinstance(self._store.apply(opening, once=True), Refused):
-                return Batch()
+            return isinstance(self._store.apply(opening, once=True), Written)
         except StoreError as error:
-            # an unknown outcome abandons the token: nobody will ever claim under it
             self._observer.log("lease.open_failed", level="WARNING", code=error.code, tasks=len(tasks))
-            return Batch()
-        claim_until = now + CLAIM_UNTIL * (lock_time - now)
-        claims = self._claim_all(tasks, token, lock_time, claim_until)
-        return self._dispatch(claims, token, lock_time, executor)
+            return False
 
     # ---- claim -------------------------------------------------------------------------------------------------------
 
@@ -84,8 +127,9 @@ class Claims:
                 claims.won.append(answer)
             elif answer == "unknown":
                 claims.unknown.append(task)
-            elif answer == "lost":
-                claims.lost += 1
+            else:
+                claims.unclaimed.append(task)
+                claims.lost += answer == "lost"
         return claims
 
     def _claim_one(self, task: Task, token: LeaseToken, lock_time: float, claim_until: float) -> Task | str:

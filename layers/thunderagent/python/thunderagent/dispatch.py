@@ -1,41 +1,33 @@
-"""The sweep: find what is due, in order of priority, and send it to executors within every cap. Policy only.
-
-What a look at the index finds is a hint. Tasks in flight stand at the head of a partition for up to a minute: the sweep
-pages past them, remembers them, and looks the rest up before it spends a write. The claim's condition decides.
-"""
+"""The sweep: find what is due, in order of priority, and send it to executors within every cap. Policy only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from thunderagent import expressions
-from thunderagent.claims import Claims
-from thunderagent.codec import Item
-from thunderagent.errors import MalformedItem, StoreError
-from thunderagent.model import IndexKey, Task
+from thunderagent.batches import LAST, SHARE, Packing, packings
+from thunderagent.candidates import Candidates, Partition
+from thunderagent.capacity import Capacity
+from thunderagent.claims import Batch, Claims
+from thunderagent.clearing import Clearing, OnEnd
+from thunderagent.errors import StoreError, StoreRefused
+from thunderagent.in_flight import InFlight
+from thunderagent.limits import Limits, Obstacle
+from thunderagent.model import LeaseToken, Task
 from thunderagent.queues import Queues, QueueSettings
 from thunderagent.registry import Registry
-from thunderagent.schema import (
-    DEFER_SECONDS,
-    EXECUTOR_MARGIN_SECONDS,
-    LEASE_SHARDS,
-    PRIORITIES,
-    lease_key,
-    open_key,
-)
+from thunderagent.schema import DEFER_SECONDS, PRIORITIES, open_key
 from thunderagent.settings import Executor, Settings
-from thunderagent.states import Status
-from thunderagent.store import Answer, Store, Written
+from thunderagent.store import Store
 from thunderagent.telemetry import Observer
+from thunderagent.threads import Threads
 
-PAGE_KEYS = 100
-LOOKUP_KEYS = 25
-KEYS_PER_PARTITION = 5_000  # a sweep reads no further into one partition; the next one goes on where due work is left
 PASS_TASKS = 500  # a pass claims no more, so that pauses, limits and newer high work are seen soon
-RESERVED_SHARE = 10  # one tenth of a pass is kept for lower priorities, at least one task
-BACK_OFF_SECONDS = 5.0  # after an executor refused, its profile rests this long
-FORGET_SECONDS = 60.0  # how long a stale index entry is not looked at again
+EXAMINED_TASKS = 1_000  # of one priority in one pass, however many of them find no room
+DEFERRED_TASKS = 200  # in one pass: each is a write; what is beyond is only remembered for a moment
+MISSED_TASKS = 100  # of one profile and priority that found no room, until the pass looks for no more of them
+SKIP_SECONDS = 3.0
 
 
 @dataclass
@@ -48,34 +40,53 @@ class Pass:
     cut_short: bool = False  # a quota ended the gathering: more is probably due
     next_due: float | None = None
     failed: bool = False
+    unusable: bool = False  # the table or its index refuses to be read: no pass can do better for a while
+
+    def look_again_at(self, instant: float) -> None:
+        self.next_due = instant if self.next_due is None else min(self.next_due, instant)
 
 
-@dataclass
-class _Capacity:
-    """Free batches per executor profile in this pass."""
+class Dispatcher:
+    """Sends batches, for sweep and doorbell alike: the limits first, then a lease within the cap, then the claims."""
 
-    free: dict[str, int]
+    def __init__(self, claims: Claims, limits: Limits, capacity: Capacity, in_flight: InFlight) -> None:
+        self.limits = limits
+        self.capacity = capacity
+        self._claims = claims
+        self._in_flight = in_flight
 
-    def take(self, profile: str) -> None:
-        self.free[profile] = self.free.get(profile, 0) - 1
+    def send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
+        batch = self._claims.send(tasks, executor, gate=self)
+        for task in batch.claimed:
+            self._in_flight.note(task.task_id, task.due_at, until=task.lock_time or 0)
+        if batch.refused:
+            self.capacity.rest(executor.name)
+        return batch
 
-    def has(self, profile: str) -> bool:
-        return self.free.get(profile, 0) > 0
+    # ---- the gate of Claims ------------------------------------------------------------------------------------------
+
+    def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
+        return self.limits.admit(tasks, token, claim_by=claim_by)
+
+    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
+        return self.capacity.may_stay(token, executor)
+
+    def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
+        self.limits.give_back(tasks, token)
 
 
-@dataclass
-class _Baskets:
-    """Tasks gathered for each profile until they make a batch."""
+@dataclass(frozen=True)
+class Tools:
+    """What a pass works with."""
 
-    by_profile: dict[str, list[Task]] = field(default_factory=dict)
-
-    def add(self, profile: str, task: Task) -> list[Task]:
-        basket = self.by_profile.setdefault(profile, [])
-        basket.append(task)
-        return basket
-
-    def empty(self, profile: str) -> list[Task]:
-        return self.by_profile.pop(profile, [])
+    store: Store
+    registry: Registry
+    settings: Settings
+    in_flight: InFlight
+    clearing: Clearing
+    candidates: Candidates
+    dispatcher: Dispatcher
+    threads: Threads
 
 
 class Sweeper:
@@ -90,33 +101,64 @@ class Sweeper:
         settings: Settings,
         *,
         reap_stray: Callable[[Task], None],
+        on_end: OnEnd = lambda item: None,
+        threads: Threads,
         observer: Observer,
     ) -> None:
+        in_flight = InFlight(store.clock)
+        clearing = Clearing(store, in_flight, on_end=on_end, observer=observer)
+        self._tools = Tools(
+            store=store,
+            registry=registry,
+            settings=settings,
+            in_flight=in_flight,
+            clearing=clearing,
+            candidates=Candidates(store, settings, in_flight, clearing, threads=threads, reap_stray=reap_stray),
+            dispatcher=Dispatcher(
+                claims,
+                Limits(store, queues, threads=threads, observer=observer),
+                Capacity(store, settings, threads=threads, observer=observer),
+                in_flight,
+            ),
+            threads=threads,
+        )
         self._store = store
-        self._claims = claims
-        self._registry = registry
         self._queues = queues
         self._settings = settings
-        self._reap_stray = reap_stray
         self._observer = observer
-        self._in_flight: dict[str, tuple[float, float]] = {}
-        self._resting: dict[str, float] = {}
-
-    # ---- the loop ----------------------------------------------------------------------------------------------------
+        self._turn = store.randomness.below(SHARE * SHARE)
 
     def run(self, *, window_seconds: float, stop: Callable[[], bool] = lambda: False) -> Pass:
-        """Pass after pass until the window is used up (0: one pass). Returns the totals."""
+        """Pass after pass until the window is used up (0: one pass). Returns the totals.
+
+        Ends early, and cleanly, when the table or its index cannot be read at all (missing, or still being built).
+        """
         clock = self._store.clock
         until = clock.monotonic() + window_seconds
         total = Pass()
+        self._record_shards()
         while True:
             done = self.run_pass()
             total.claimed += done.claimed
             total.conflicts += done.conflicts
+            total.failed |= done.failed
+            total.unusable = done.unusable
             pause = self._pause(done)
-            if stop() or clock.monotonic() + pause >= until:
+            if done.unusable or stop() or clock.monotonic() + pause >= until:
                 return total
             clock.sleep(pause)
+
+    def run_pass(self) -> Pass:
+        """One look at every queue. A failing store ends the pass, not the loop; no task is charged for it."""
+        done = Pass()
+        try:
+            self._sweep(done)
+        except StoreError as error:
+            done.failed = True
+            done.unusable = isinstance(error, StoreRefused)
+            self._observer.measure("SweepsFailed")
+            self._observer.log("sweep.failed", level="WARNING", operation=error.operation, code=error.code)
+        return done
 
     def _pause(self, done: Pass) -> float:
         """None while a quota was the only limit, short after a pass that claimed, else until something is due."""
@@ -127,227 +169,163 @@ class Sweeper:
             return busy if done.executors_full else idle
         return max(busy, min(idle, done.next_due - self._store.clock.now()))
 
-    def run_pass(self) -> Pass:
-        """One look at every queue. A failing store ends the pass, not the loop."""
-        done = Pass()
-        try:
-            self._sweep(done)
-        except StoreError as error:
-            done.failed = True
-            self._observer.log("sweep.failed", level="WARNING", operation=error.operation, code=error.code)
-        return done
-
     def _sweep(self, done: Pass) -> None:
-        self._forget(self._store.clock.now())
+        tools = self._tools
+        tools.in_flight.forget()
         queues = [queue for queue in self._queues.all().values() if not queue.paused]
-        capacity = _Capacity(self._free_batches())
-        if not any(capacity.free.values()):
+        room = packings(
+            self._settings.executors.values(),
+            tools.dispatcher.capacity.free(),
+            size=self._settings.poll_batch_size,
+            most=PASS_TASKS,
+            turn=self._turn,
+        )
+        if not room:
             done.executors_full = True
             return
-        budget = min(PASS_TASKS, sum(capacity.free.values()) * self._settings.poll_batch_size)
-        for reserve in (True, False):  # what lower priorities leave of their share goes round again
-            for position, priority in enumerate(PRIORITIES):
-                kept = max(1, budget // RESERVED_SHARE) if reserve and position < len(PRIORITIES) - 1 else 0
-                quota = min(budget - done.claimed - kept, budget)
-                if quota > 0:
-                    self._drain(queues, priority, quota, capacity, done)
-            if done.claimed >= budget or not done.cut_short:
-                return
+        self._turn += 1
+        tools.candidates.next_due = None
+        tools.dispatcher.limits.begin_pass()
+        _Round(tools, queues, room, done).run()
+
+    def _record_shards(self) -> None:
+        try:
+            self._queues.record_shards()
+        except StoreError as error:
+            self._observer.log("shards.record_failed", level="WARNING", code=error.code)
+
+
+@dataclass
+class _Round:
+    """One pass under way."""
+
+    tools: Tools
+    queues: Sequence[QueueSettings]
+    room: dict[str, Packing]
+    done: Pass
+    stopped: set[str] = field(default_factory=set)
+    aside: dict[str, list[Task]] = field(default_factory=lambda: defaultdict(list))
+    missed: dict[str, list[Task]] = field(default_factory=lambda: defaultdict(list))
+    deferred: list[tuple[Task, float, str]] = field(default_factory=list)
+
+    def run(self) -> None:
+        """High to low, each leaving the share of those below; then what was kept in vain is filled from above."""
+        try:
+            for level, priority in enumerate(PRIORITIES):
+                self._begin_level(level)
+                if any(packing.room for packing in self.room.values()):
+                    self._gather(priority)
+            self._begin_level(LAST)
+            for task in [task for tasks in self.aside.values() for task in tasks]:
+                self._place(task)
+            for packing in self.room.values():
+                self._send(packing.rest(), packing)
+        finally:
+            self._defer_all()
+        if self.tools.candidates.next_due is not None:
+            self.done.look_again_at(self.tools.candidates.next_due)
 
     # ---- gathering ---------------------------------------------------------------------------------------------------
 
-    def _drain(
-        self, queues: Sequence[QueueSettings], priority: str, quota: int, capacity: _Capacity, done: Pass
-    ) -> None:
-        """Claim up to `quota` due tasks of one priority over all queues and shards, from a random one on."""
-        baskets = _Baskets()
-        gathered = 0
-        for task in self._due_tasks(queues, priority, done):
-            profile = self._registry.profile_of(task.type)
-            if profile is None or profile not in self._settings.executors:
-                self._defer(task, "no_handler")
-                continue
-            if not capacity.has(profile):
-                done.executors_full = True
-                if not any(capacity.free.values()):
-                    break
-                continue
-            gathered += 1
-            executor = self._settings.executors[profile]
-            if task.lost:
-                self._send([task], executor, capacity, done)
-            elif self._is_full(baskets.add(profile, task), executor):
-                self._send(baskets.empty(profile), executor, capacity, done)
-            if gathered >= quota:
-                done.cut_short = True
-                break
-        for profile in list(baskets.by_profile):
-            self._send(baskets.empty(profile), self._settings.executors[profile], capacity, done)
+    def _begin_level(self, level: int) -> None:
+        self.missed.clear()
+        for packing in self.room.values():
+            packing.begin_level(level)
 
-    def _due_tasks(self, queues: Sequence[QueueSettings], priority: str, done: Pass) -> Iterator[Task]:
-        """Tasks that look claimable, looked up a few at a time just before they are used."""
-        partitions = [open_key(queue.name, priority, shard) for queue in queues for shard in range(queue.shards.read)]
-        start = self._store.randomness.below(len(partitions)) if partitions else 0
-        for dispatch_key in partitions[start:] + partitions[:start]:
-            for keys in self._due_keys(dispatch_key, done):
-                for first in range(0, len(keys), LOOKUP_KEYS):
-                    yield from self._look_up(keys[first : first + LOOKUP_KEYS])
-
-    def _due_keys(self, dispatch_key: str, done: Pass) -> Iterator[list[IndexKey]]:
-        """Due keys of one partition, page by page, without what is known in flight; each page from a random place on,
-        so that pollers at the same partition rarely meet."""
-        start = None
-        read = 0
-        while True:
-            page = self._store.query(dispatch_key, limit=PAGE_KEYS, start=start)
-            now = self._store.clock.now()
-            due = [key for key in page.keys if key.due_at <= now and not self._is_known(key)]
-            if due:
-                turn = self._store.randomness.below(len(due))
-                yield due[turn:] + due[:turn]
-            later = [key.due_at for key in page.keys if key.due_at > now]
-            if later:
-                done.next_due = min(later[0], done.next_due or later[0])
-            start, read = page.next_key, read + len(page.keys)
-            if later or start is None or read >= KEYS_PER_PARTITION:
+    def _gather(self, priority: str) -> None:
+        partitions = [
+            Partition(queue.name, open_key(queue.name, priority, shard))
+            for queue in self.queues
+            if queue.name not in self.stopped
+            for shard in range(queue.shards.read)
+        ]
+        tasks = self.tools.candidates.due(partitions, skip=self.stopped.__contains__)
+        for examined, task in enumerate(tasks, start=1):
+            self._consider(task)
+            if self._is_supplied():
+                self.done.cut_short = True
+                return
+            if examined >= EXAMINED_TASKS:
+                self.done.cut_short = True
+                for missed in [task for tasks in self.missed.values() for task in tasks]:
+                    self._skip(missed)  # the next pass must come further than this one
                 return
 
-    def _look_up(self, keys: Sequence[IndexKey]) -> Iterator[Task]:
-        items = self._store.get_items([key.task_id for key in keys])
-        for key in keys:
-            task = self._examine(key, items.get(key.task_id))
-            if task is not None:
-                yield task
+    def _is_supplied(self) -> bool:
+        """Whether for every profile no more of this priority fit, and enough are set aside for what is kept."""
+        return all(
+            len(self.missed[name]) >= MISSED_TASKS
+            or (packing.room <= packing.kept and len(self.aside[name]) >= packing.room)
+            for name, packing in self.room.items()
+        )
 
-    def _examine(self, key: IndexKey, item: Item | None) -> Task | None:
-        """The task when it looks claimable; otherwise deal with what stands in its way, once."""
-        now = self._store.clock.now()
-        if item is None or item.get("dueAt") != key.due_at or item.get("dispatchKey") != key.dispatch_key:
-            self._in_flight[key.task_id] = (key.due_at, now + FORGET_SECONDS)  # the index lags behind the table
-            return None
-        try:
-            task = Task.from_item(item)
-        except MalformedItem as problem:
-            self._park(item, problem.problem)
-            return None
-        if task.status is Status.RUNNING:
-            self._meet_running(task, now)
-            return None
-        if task.is_terminal:
-            self._write(
-                "task.relisted", task, lambda: self._store.apply(expressions.relist(task, layout=self._store.layout))
-            )
-            return None
-        return self._claimable(task, now)
-
-    def _claimable(self, task: Task, now: float) -> Task | None:
-        if task.deadline is not None and task.deadline <= now:
-            self._expire(task, now)
-        elif task.payload is None and task.payload_ref is None:
-            self._park(task.item, "payload is missing")
-        elif task.retry_count > task.max_retry_number:
-            self._park(task.item, "more retries spent than allowed")
-        elif (
-            task.blocked_count == 0
-            and task.item.get("homeRegion", self._store.layout.region) == self._store.layout.region
-        ):
-            return task
-        else:
-            self._in_flight[task.task_id] = (task.due_at, now + FORGET_SECONDS)
-        return None
-
-    def _meet_running(self, task: Task, now: float) -> None:
-        lock_time = task.lock_time or 0
-        if lock_time + self._settings.lease_grace_seconds < now:
-            self._reap_stray(task)
-            lock_time = now + FORGET_SECONDS
-        self._in_flight[task.task_id] = (task.due_at, lock_time)
-
-    # ---- sending -----------------------------------------------------------------------------------------------------
-
-    def _free_batches(self) -> dict[str, int]:
-        """Batches each profile may still be given: its cap less the leases it has, across pollers (index lag apart)."""
-        now = self._store.clock.monotonic()
-        free = {}
-        for name, executor in self._settings.executors.items():
-            if self._resting.get(name, 0) > now:
-                free[name] = 0
-                continue
-            open_leases = sum(
-                self._store.count(lease_key(name, shard), at_least=executor.max_in_flight)
-                for shard in range(LEASE_SHARDS)
-            )
-            free[name] = max(0, executor.max_in_flight - open_leases)
-        return free
-
-    def _is_full(self, basket: Sequence[Task], executor: Executor) -> bool:
-        """A batch is full by number, or when one more task of its kind would not fit into the executor's time."""
-        if len(basket) >= self._settings.poll_batch_size:
-            return True
-        budget = (executor.timeout_seconds - EXECUTOR_MARGIN_SECONDS) * executor.threads
-        longest = max(task.timeout_seconds for task in basket)
-        return sum(task.timeout_seconds for task in basket) + longest > budget
-
-    def _send(self, tasks: list[Task], executor: Executor, capacity: _Capacity, done: Pass) -> None:
-        if not tasks or not capacity.has(executor.name):
+    def _consider(self, task: Task) -> None:
+        profile = self.tools.registry.profile_of(task.type)
+        if task.queue in self.stopped:
             return
-        capacity.take(executor.name)
-        batch = self._claims.send(tasks, executor)
-        done.conflicts += batch.conflicts
-        if batch.dispatched:
-            done.claimed += len(batch.claimed)
-        for task in batch.claimed:
-            self._in_flight[task.task_id] = (task.due_at, task.lock_time or 0)
-        if batch.refused:
-            self._resting[executor.name] = self._store.clock.monotonic() + BACK_OFF_SECONDS
-            capacity.free[executor.name] = 0
+        if profile is None or profile not in self.tools.settings.executors:
+            jitter = self.tools.store.randomness.uniform(0.5, 1)
+            self._defer(task, self.tools.store.clock.now() + DEFER_SECONDS * jitter, "no_handler")
+        elif profile not in self.room:
+            self.done.executors_full = True
+            self.missed[profile].append(task)
+        elif not self._place(task):
+            if len(self.aside[profile]) < self.room[profile].room:
+                self.aside[profile].append(task)
+            else:
+                self.missed[profile].append(task)
+
+    def _place(self, task: Task) -> bool:
+        """Whether the task found its place: in a batch, or in front of a limit."""
+        profile = self.tools.registry.profile_of(task.type) or ""
+        packing = self.room[profile]
+        if not packing.fits(task):
+            return False
+        obstacle = self.tools.dispatcher.limits.reserve(task) if task.queue not in self.stopped else None
+        if task.queue in self.stopped or obstacle is not None:
+            if obstacle is not None:
+                self._meet(task, obstacle)
+            return True
+        for batch in packing.add(task):
+            self._send(batch, packing)
+        return True
 
     # ---- what is in the way ------------------------------------------------------------------------------------------
 
-    def _defer(self, task: Task, reason: str) -> None:
-        now = self._store.clock.now()
-        until = round(now + self._store.randomness.uniform(DEFER_SECONDS / 2, DEFER_SECONDS), 3)
-        if task.deadline is not None:
-            until = min(until, task.deadline)
-        write = expressions.defer(task, until=until, reason=reason, now=now)
-        self._write("task.deferred", task, lambda: self._store.apply(write), level="DEBUG", reason=reason)
+    def _meet(self, task: Task, obstacle: Obstacle) -> None:
+        """A limit of the queue stops the queue for this pass; one of a key sends its task out of the others' way."""
+        if obstacle.scope.is_whole_queue:
+            self.stopped.add(task.queue)
+            now = self.tools.store.clock.now()
+            self.done.look_again_at(obstacle.until or now + self.tools.settings.poll_busy_seconds)
+        else:
+            self._defer(task, self.tools.dispatcher.limits.next_look(obstacle), obstacle.reason)
 
-    def _expire(self, task: Task, now: float) -> None:
-        write = expressions.expire(task, layout=self._store.layout, now=now)
-        self._write("task.expired", task, lambda: self._store.apply(write))
+    def _defer(self, task: Task, until: float, reason: str) -> None:
+        if len(self.deferred) < DEFERRED_TASKS:
+            self.deferred.append((task, until, reason))
+            self.done.look_again_at(until)
+        else:
+            self._skip(task)
 
-    def _park(self, item: Item, problem: str) -> None:
-        """A row that can never run becomes a dead letter (a row that is no task leaves the index)."""
-        now = self._store.clock.now()
-        is_task = item.get("status") in {None, Status.PENDING.value} or "type" in item
-        write = (
-            expressions.park(item, problem=problem, layout=self._store.layout, now=now)
-            if is_task
-            else expressions.take_off_index(item)
-        )
-        try:
-            if isinstance(self._store.apply(write), Written):
-                self._observer.log("task.parked", level="ERROR", taskId=item["taskId"], problem=problem)
-        except StoreError as error:
-            self._observer.log("task.park_failed", level="WARNING", taskId=item["taskId"], code=error.code)
-        self._in_flight[str(item["taskId"])] = (item["dueAt"], now + FORGET_SECONDS)
+    def _skip(self, task: Task) -> None:
+        """Not looked up again for a moment."""
+        now = self.tools.store.clock.now()
+        self.tools.in_flight.note(task.task_id, task.due_at, until=now + SKIP_SECONDS)
 
-    def _write(
-        self, event: str, task: Task, apply: Callable[[], Answer], *, level: str = "INFO", **fields: str
-    ) -> None:
-        """Apply a write that clears the way; a failure is only noted, the next look meets the task again."""
-        try:
-            if isinstance(apply(), Written):
-                self._observer.log(event, level=level, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
-        except StoreError as error:
-            self._observer.log(f"{event}_failed", level="WARNING", taskId=task.task_id, code=error.code)
+    def _defer_all(self) -> None:
+        defer = self.tools.clearing.defer
+        self.tools.threads.map(lambda each: defer(each[0], until=each[1], reason=each[2]), self.deferred)
 
-    # ---- memory ------------------------------------------------------------------------------------------------------
+    # ---- sending -----------------------------------------------------------------------------------------------------
 
-    def _is_known(self, key: IndexKey) -> bool:
-        known = self._in_flight.get(key.task_id)
-        return known is not None and known[0] == key.due_at and known[1] > self._store.clock.now()
-
-    def _forget(self, now: float) -> None:
-        """Nothing is remembered past its lease: from then on it may be somebody's to take back."""
-        self._in_flight = {task_id: seen for task_id, seen in self._in_flight.items() if seen[1] > now}
+    def _send(self, tasks: list[Task], packing: Packing) -> None:
+        if not tasks:
+            return
+        batch = self.tools.dispatcher.send(tasks, packing.executor)
+        self.done.conflicts += batch.conflicts
+        if batch.dispatched:
+            self.done.claimed += len(batch.claimed)
+        if batch.refused or batch.full:
+            self.done.executors_full |= batch.full
+            packing.close()

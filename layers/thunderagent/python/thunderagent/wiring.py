@@ -11,6 +11,7 @@ from thunderagent.claims import Claims
 from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
 from thunderagent.dependencies import Dependencies
 from thunderagent.dispatch import Sweeper
+from thunderagent.doorbell import Doorbell
 from thunderagent.queues import Queues
 from thunderagent.reaper import Reaper
 from thunderagent.registry import Registry, load_registry
@@ -85,21 +86,38 @@ class Parts:
         )
 
     @cached_property
-    def sweeper(self) -> Sweeper:
-        claims = Claims(
+    def claims(self) -> Claims:
+        return Claims(
             self.store,
             self.seams.invoke,
             threads=self.seams.threads,
             owner=self.seams.randomness.token()[:8],
             observer=self.telemetry,
         )
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
         return Sweeper(
             self.store,
-            claims,
+            self.claims,
             self.registry,
             self.queues,
             self.settings,
             reap_stray=self.reaper.look_at,
+            on_end=self.dependencies.on_end,
+            threads=self.seams.threads,
+            observer=self.telemetry,
+        )
+
+    @cached_property
+    def doorbell(self) -> Doorbell:
+        return Doorbell(
+            self.store,
+            self.claims,
+            self.registry,
+            self.queues,
+            self.settings,
+            threads=self.seams.threads,
             observer=self.telemetry,
         )
 

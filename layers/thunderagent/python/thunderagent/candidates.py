@@ -1,0 +1,152 @@
+"""Finding due tasks: index partitions read in turn, entries looked up just before they are used. All of it is hints.
+
+Tasks in flight stand at the head of a partition for up to a minute: they are paged past, remembered, and what is not
+known is looked up before a write is spent. The claim's condition decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+from thunderagent.clearing import FORGET_SECONDS, Clearing
+from thunderagent.codec import Item
+from thunderagent.errors import MalformedItem
+from thunderagent.in_flight import InFlight
+from thunderagent.model import IndexKey, Task
+from thunderagent.settings import Settings
+from thunderagent.states import Status
+from thunderagent.store import Store
+from thunderagent.threads import Threads
+
+PAGE_KEYS = 100
+FIRST_LOOKUP_KEYS, LOOKUP_KEYS = 25, 100  # entries looked up together, over all partitions: few at first, then more
+KEYS_PER_PARTITION = 5_000  # a pass reads no further into one partition; the next one goes on where due work is left
+
+
+class Partition:
+    """One partition as it is read in this pass."""
+
+    def __init__(self, queue: str, dispatch_key: str) -> None:
+        self.queue = queue
+        self.dispatch_key = dispatch_key
+        self.keys: deque[IndexKey] = deque()
+        self.start: Mapping[str, Any] | None = None
+        self.read = 0
+        self.ended = False
+
+
+class Candidates:
+    """Claimable tasks, as far as a look can tell. `next_due` is when the next entry seen becomes due."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        in_flight: InFlight,
+        clearing: Clearing,
+        *,
+        threads: Threads,
+        reap_stray: Callable[[Task], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._in_flight = in_flight
+        self._clearing = clearing
+        self._threads = threads
+        self._reap_stray = reap_stray
+        self.next_due: float | None = None
+
+    def due(self, partitions: Sequence[Partition], *, skip: Callable[[str], bool]) -> Iterator[Task]:
+        """Due tasks of all partitions in turn, one of each while they last, from a random partition on.
+
+        So of any N tasks taken, N partitions with due work give one each: a flooded one cannot hold the others up.
+        `skip` tells, by queue, which partitions are not to be read any further.
+        """
+        turn = self._store.randomness.below(len(partitions)) if partitions else 0
+        open_partitions = [*partitions[turn:], *partitions[:turn]]
+        self._threads.map(self._fetch, open_partitions)
+        wanted = FIRST_LOOKUP_KEYS
+        while open_partitions := [each for each in open_partitions if not skip(each.queue) and self._has_keys(each)]:
+            share = max(1, wanted // len(open_partitions))
+            taken = [[each.keys.popleft() for _ in range(min(share, len(each.keys)))] for each in open_partitions]
+            in_turn = [key for key in chain.from_iterable(zip_longest(*taken)) if key is not None]
+            yield from self._look_up(in_turn)
+            wanted = LOOKUP_KEYS
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def _has_keys(self, partition: Partition) -> bool:
+        while not partition.keys and not partition.ended:
+            self._fetch(partition)
+        return bool(partition.keys)
+
+    def _fetch(self, partition: Partition) -> None:
+        """One page: its due entries that are not known, from a random place on, so that pollers rarely meet."""
+        page = self._store.query(partition.dispatch_key, limit=PAGE_KEYS, start=partition.start)
+        now = self._store.clock.now()
+        due = [key for key in page.keys if key.due_at <= now and not self._in_flight.has(key.task_id, key.due_at)]
+        turn = self._store.randomness.below(len(due)) if due else 0
+        partition.keys.extend(due[turn:] + due[:turn])
+        later = [key.due_at for key in page.keys if key.due_at > now]
+        if later:
+            self.next_due = min(later[0], self.next_due or later[0])
+        partition.start, partition.read = page.next_key, partition.read + len(page.keys)
+        partition.ended = bool(later) or page.next_key is None or partition.read >= KEYS_PER_PARTITION
+
+    def _look_up(self, keys: Sequence[IndexKey]) -> Iterator[Task]:
+        items = self._store.get_items([key.task_id for key in keys])
+        for key in keys:
+            task = self._examine(key, items.get(key.task_id))
+            if task is not None:
+                yield task
+
+    # ---- judging -----------------------------------------------------------------------------------------------------
+
+    def _examine(self, key: IndexKey, item: Item | None) -> Task | None:
+        """The task when it looks claimable; otherwise deal with what stands in its way, once."""
+        if item is None or item.get("dueAt") != key.due_at or item.get("dispatchKey") != key.dispatch_key:
+            self._rest(key.task_id, key.due_at)  # the index lags behind the table
+            return None
+        try:
+            task = Task.from_item(item)
+        except MalformedItem as problem:
+            self._clearing.park(item, problem.problem)
+            return None
+        if task.status is Status.RUNNING:
+            self._meet_running(task)
+        elif task.is_terminal:
+            self._clearing.relist(task)
+        elif self._is_claimable(task):
+            return task
+        return None
+
+    def _is_claimable(self, task: Task) -> bool:
+        if task.deadline is not None and task.deadline <= self._store.clock.now():
+            self._clearing.expire(task)
+        elif task.payload is None and task.payload_ref is None:
+            self._clearing.park(task.item, "payload is missing")
+        elif task.retry_count > task.max_retry_number:
+            self._clearing.park(task.item, "more retries spent than allowed")
+        elif task.blocked_count or not self._is_of_this_region(task):
+            self._rest(task.task_id, task.due_at)
+        else:
+            return True
+        return False
+
+    def _is_of_this_region(self, task: Task) -> bool:
+        region = self._store.layout.region
+        return bool(task.item.get("homeRegion", region) == region)
+
+    def _meet_running(self, task: Task) -> None:
+        lock_time = task.lock_time or 0
+        if lock_time + self._settings.lease_grace_seconds < self._store.clock.now():
+            self._reap_stray(task)
+            self._rest(task.task_id, task.due_at)
+        else:
+            self._in_flight.note(task.task_id, task.due_at, until=lock_time)
+
+    def _rest(self, task_id: str, due_at: float) -> None:
+        self._in_flight.note(task_id, due_at, until=self._store.clock.now() + FORGET_SECONDS)
