@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from thunderagent.clock import Clock, Randomness
 from thunderagent.codec import Item, from_item
@@ -61,6 +61,7 @@ class Refused:
 
 
 Answer = Written | Refused
+Bound = tuple[Literal["<", "<=", ">", ">="], float]
 
 
 @dataclass(frozen=True)
@@ -156,16 +157,19 @@ class Store:
         *,
         limit: int,
         until: float | None = None,
+        bound: Bound | None = None,
         start: Mapping[str, Any] | None = None,
         ascending: bool = True,
     ) -> Page:
-        """One page of an index partition in order of `dueAt`; with `until`, only entries due by then (inclusive)."""
+        """One page of an index partition in order of `dueAt`; with `until`, only entries due by then (inclusive), with
+        `bound` only those on its side."""
         names = {"#k": INDEX_HASH}
         values: dict[str, Any] = {":k": {"S": dispatch_key}}
         condition = "#k = :k"
-        if until is not None:
-            names["#d"], values[":d"] = INDEX_RANGE, {"N": repr(until)}
-            condition += " AND #d <= :d"
+        side = ("<=", until) if until is not None else bound
+        if side is not None:
+            names["#d"], values[":d"] = INDEX_RANGE, {"N": repr(side[1])}
+            condition += f" AND #d {side[0]} :d"
         arguments: dict[str, Any] = {
             "TableName": self.table,
             "IndexName": INDEX_NAME,
