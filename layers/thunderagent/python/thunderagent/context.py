@@ -10,15 +10,14 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from thunderagent import expressions
-from thunderagent.bodies import Bodies
 from thunderagent.codec import item_bytes
+from thunderagent.endings import Relatives
 from thunderagent.errors import Conflict, InvalidInput, LeaseLost, StoreError, ThunderAgentError, TooLarge
 from thunderagent.jsontext import dumps, loads
 from thunderagent.model import Task
 from thunderagent.outcomes import Fail, ReplayMismatch, StepRefused
 from thunderagent.running_task import RunningTask
 from thunderagent.schema import OPEN_ITEM_BYTES, STEPS_KEPT
-from thunderagent.states import Status
 from thunderagent.store import Refused, Written
 from thunderagent.submit import Submission, Submitter
 from thunderagent.telemetry import Observer
@@ -39,8 +38,8 @@ class Context:
         self,
         running: RunningTask,
         *,
-        bodies: Bodies,
         submitter: Submitter | None,
+        relatives: Relatives | None,
         commits: Commits,
         observer: Observer,
         timeout_seconds: float,
@@ -60,8 +59,8 @@ class Context:
         """When this attempt is over (epoch seconds)."""
         self.logger = TaskLogger(observer, taskId=task.task_id, type=task.type, queue=task.queue, attempt=task.attempt)
         self._running = running
-        self._bodies = bodies
         self._submitter = submitter
+        self._relatives = relatives
         self._commits = commits
         self._steps = Steps(running)
         self._submits: Counter[str] = Counter()
@@ -160,17 +159,10 @@ class Context:
     @cached_property
     def dependency_results(self) -> dict[str, Any]:
         """The results of the tasks this one depended on, by their ids; None where there is none to keep."""
-        running = self._running
-        parents = running.task.item.get("dependsOn", [])
-        with running.interruption.shielded():
-            items = running.store.get_items(parents, consistent=True)
-            return {parent: self._result_of(Task.from_item(item)) for parent, item in items.items()}
-
-    def _result_of(self, parent: Task) -> Any:
-        if parent.status not in {Status.SUCCESS, Status.DONE}:
-            return None
-        text = self._bodies.result(parent)
-        return None if text is None else loads(text, root="result")
+        if self._relatives is None:
+            return {}
+        with self._running.interruption.shielded():
+            return self._relatives.results_of_parents(self._running.task)
 
     def commit_with(self, transact_items: Sequence[Mapping[str, Any]], result: Any = None) -> None:
         """Commit `result` and write the items in one transaction: all of it, once, or nothing.

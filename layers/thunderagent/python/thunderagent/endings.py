@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any, Protocol
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
+from thunderagent.codec import Item
 from thunderagent.conditions import Write
 from thunderagent.errors import InvalidInput, LeaseLost, StoreError, StoreRefused, TooLarge
 from thunderagent.expressions import Result
@@ -21,6 +23,7 @@ from thunderagent.outcomes import Done, Fail, HandlerOutcome, RetryLater
 from thunderagent.retry import Backoff, delay_seconds
 from thunderagent.running_task import RunningTask
 from thunderagent.schema import ERROR_MESSAGE_BYTES
+from thunderagent.states import TERMINAL
 from thunderagent.store import Refused, Store, Written
 from thunderagent.telemetry import Observer
 from thunderagent.text import cut
@@ -63,12 +66,29 @@ class _End:
     where: str | None = None
 
 
+class Relatives(Protocol):
+    """The tasks that wait for one, and those it waited for. The first two never raise."""
+
+    def on_end(self, ended: Item | None) -> None: ...
+    def on_end_of(self, task_id: str) -> None: ...
+    def results_of_parents(self, task: Task) -> dict[str, Any]: ...
+
+
 class Endings:
     """Ends running tasks. Never raises for a failing store: a task whose end was not answered is left to the reaper."""
 
-    def __init__(self, store: Store, bodies: Bodies, *, observer: Observer, metric_type: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bodies: Bodies,
+        *,
+        relatives: Relatives | None,
+        observer: Observer,
+        metric_type: Callable[[str], str],
+    ) -> None:
         self._store = store
         self._bodies = bodies
+        self._relatives = relatives
         self._observer = observer
         self._metric_type = metric_type
 
@@ -81,6 +101,8 @@ class Endings:
         """
         if running.committed or running.commit_unknown:
             # commit_with had the last word; what came after it changes nothing
+            if running.committed and self._relatives is not None:
+                self._relatives.on_end_of(running.task.task_id)
             return self._told(running, "succeeded" if running.committed else "unanswered", "Succeeded")
         if running.cancelled:
             return self._end_cancelled(running)
@@ -237,6 +259,7 @@ class Endings:
     def _write(self, running: RunningTask, end: _End, **fields: str) -> str:
         answer = running.write(end.write)
         if isinstance(answer, Written):
+            self._tell_relatives(answer)
             if end.where is not None:
                 fields["where"] = end.where
             return self._told(running, end.word, end.metric, failure=end.failure, level=end.level, **fields)
@@ -254,7 +277,13 @@ class Endings:
         if isinstance(answer, Refused):
             running.lost = True
             return self._told(running, "lost", None)
+        self._tell_relatives(answer)
         return self._told(running, "cancelled", "Cancelled")
+
+    def _tell_relatives(self, answer: Written) -> None:
+        """Who waits for this task hears of its end now (the repair look would tell them within the minute)."""
+        if self._relatives is not None and answer.item is not None and answer.item.get("status") in TERMINAL:
+            self._relatives.on_end(answer.item)
 
     def _unanswered(self, running: RunningTask, error: StoreError) -> str:
         """Perhaps written, perhaps not. The lease stays, and the reaper finds out."""

@@ -18,7 +18,7 @@ from thunderagent import expressions
 from thunderagent.bodies import Bodies
 from thunderagent.codec import Item
 from thunderagent.context import Context
-from thunderagent.endings import Endings, Raised, Returned, TimedOut, Verdict
+from thunderagent.endings import Endings, Raised, Relatives, Returned, TimedOut, Verdict
 from thunderagent.errors import BodyMissing, InvalidInput, OutcomeUnknown, StoreError, StoreThrottled
 from thunderagent.held_lease import HeldLease
 from thunderagent.jsontext import loads
@@ -109,6 +109,7 @@ class Runner:
         lease_seconds: float,
         observer: Observer,
         submitter: Submitter | None = None,
+        relatives: Relatives | None = None,
         task_seconds: float = math.inf,
         end_process: Callable[[], None] = exit_process,
     ) -> None:
@@ -120,9 +121,10 @@ class Runner:
         self.lease_seconds = lease_seconds
         self.observer = observer
         self.submitter = submitter
+        self.relatives = relatives
         self.task_seconds = task_seconds
         self.commits = Commits(bodies)
-        self.endings = Endings(store, bodies, observer=observer, metric_type=self._metric_type)
+        self.endings = Endings(store, bodies, relatives=relatives, observer=observer, metric_type=self._metric_type)
         self._end_process = end_process
         self._named_types = frozenset(sorted(handlers)[:METRIC_TYPES])
 
@@ -294,6 +296,7 @@ class _BatchRun:
             self._start_later(starting, error)
             return
         if not recorded:
+            self._waiting.extendleft(reversed(starting))
             self._lose_lease()
             return
         for running in starting:
@@ -330,7 +333,8 @@ class _BatchRun:
             "task.started", level="DEBUG", taskId=task.task_id, type=task.type, queue=task.queue, attempt=task.attempt
         )
         if task.retry_count == 0 and task.lost == 0:
-            due = task.due_at if task.item.get("dependsOn") else max(task.created_at, task.item.get("runAt", 0))
+            waited = "dependsOn" in task.item or "dependsOnRef" in task.item
+            due = task.due_at if waited else max(task.created_at, task.item.get("runAt", 0))
             self._runner.observer.measure("QueueLatency", max(0.0, running.started_at - due), queue=task.queue)
 
     # ---- in a handler's thread ---------------------------------------------------------------------------------------
@@ -364,8 +368,8 @@ class _BatchRun:
             return Raised(error)
         context = Context(
             running,
-            bodies=self._runner.bodies,
             submitter=self._runner.submitter,
+            relatives=self._runner.relatives,
             commits=self._runner.commits,
             observer=self._runner.observer,
             timeout_seconds=attempt.timeout,
