@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from tests.support.fakes import FakeClock, FakeRandomness
+from tests.support.fakes import FakeClock, FakeRandomness, InlineThreads, Recorder
 from tests.support.memory_dynamodb import MemoryDynamoDB
 from thunderagent import expressions
 from thunderagent.claims import Claims
@@ -23,40 +22,6 @@ from thunderagent.registry import Registry
 from thunderagent.schema import FORMAT_VERSION, Layout, open_key
 from thunderagent.settings import Executor, Settings
 from thunderagent.store import Store
-from thunderagent.threads import Job
-
-Argument = TypeVar("Argument")
-Value = TypeVar("Value")
-
-
-class OneThread:
-    """The thread pool seam without threads."""
-
-    def map(self, function: Callable[[Argument], Value], items: Sequence[Argument]) -> list[Value]:
-        return [function(item) for item in items]
-
-    def start(self, function: Callable[[], None]) -> Job:
-        raise NotImplementedError
-
-    def wait(self, seconds: float) -> None:
-        raise NotImplementedError
-
-
-@dataclass
-class Notes:
-    """An observer that keeps everything."""
-
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    metrics: list[tuple[str, float, str | None]] = field(default_factory=list)
-
-    def log(self, event: str, *, level: str = "INFO", **fields: Any) -> None:
-        self.lines.append({"event": event, "level": level, **fields})
-
-    def measure(self, metric: str, value: float = 1, *, queue: str | None = None, type: str | None = None) -> None:
-        self.metrics.append((metric, value, queue))
-
-    def events(self) -> list[str]:
-        return [line["event"] for line in self.lines]
 
 
 def registry(types: Mapping[str, str]) -> Registry:
@@ -110,7 +75,7 @@ class Service:
                 for name in self.registry.profiles
             },
         )
-        self.notes = Notes()
+        self.notes = Recorder()
         self.events: list[dict[str, Any]] = []
         self.refuse: Callable[[], bool] = lambda: False
         self._numbers = itertools.count()
@@ -122,7 +87,7 @@ class Service:
         number = next(self._numbers)
         task_id = task_id or f"t{number:05d}"
         queue, priority = attributes.get("queue", "default"), attributes.get("priority", "normal")
-        settings = self.store("submit").queues.get(queue)
+        settings = self.poller("submit").queues.get(queue)
         chosen = shard
         if chosen is None and settings is not None:
             chosen = settings.shard_for(task_id, attributes.get("tags", {}))
@@ -167,7 +132,7 @@ class Service:
 
     def finish(self, *task_ids: str) -> None:
         """Commit running tasks (all, if none are named), and settle leases that have none left."""
-        store = self.store("executor").store
+        store = self.poller("executor").store
         for task_id in task_ids or self.running():
             task = Task.from_item(self.task(task_id))
             assert task.lease_token is not None
@@ -192,10 +157,8 @@ class Service:
 
     # ---- pollers -----------------------------------------------------------------------------------------------------
 
-    def store(self, name: str, *, randomness: Any = None) -> Poller:
+    def poller(self, name: str, *, randomness: Any = None) -> Poller:
         return Poller(self, name, randomness=randomness)
-
-    poller = store
 
     def invoke(self, function: str, event: bytes) -> None:
         if self.refuse():
@@ -225,7 +188,7 @@ class Poller:
         )
         self.queues = Queues(self.store, service.registry.queues, clock=service.clock)
         self.strays: list[Task] = []
-        threads = threads or OneThread()
+        threads = threads or InlineThreads(service.clock)
         claims = Claims(self.store, service.invoke, threads=threads, owner=name, observer=service.notes)
         common = (self.store, claims, service.registry, self.queues, service.settings)
         self.sweeper = Sweeper(*common, reap_stray=self.strays.append, threads=threads, observer=service.notes)
