@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thunderagent.errors import ConfigurationError
+from thunderagent.states import TERMINAL
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Settings:
     dispatch_shards: int = 4
     list_completed: bool = True
     log_level: str = "INFO"
+    event_bus: str | None = None
+    event_statuses: frozenset[str] = frozenset({"SUCCESS", "FAILED", "DONE"})
+    failures_queue_url: str | None = None
+    undelivered_queue_url: str | None = None
+    recorder_patience_seconds: float = 21_600
+    memory_mib: float = 512
 
 
 ENVIRONMENT_NAMES: dict[str, str] = {
@@ -64,6 +71,12 @@ ENVIRONMENT_NAMES: dict[str, str] = {
     "dispatch_shards": "DISPATCH_SHARDS",
     "list_completed": "LIST_COMPLETED",
     "log_level": "LOG_LEVEL",
+    "event_bus": "EVENT_BUS",
+    "event_statuses": "EVENT_STATUSES",
+    "failures_queue_url": "FAILURES_QUEUE_URL",
+    "undelivered_queue_url": "UNDELIVERED_QUEUE_URL",
+    "recorder_patience_seconds": "RECORDER_PATIENCE_SECONDS",
+    "memory_mib": "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
 }
 
 
@@ -90,6 +103,12 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         dispatch_shards=int(_number(source, "DISPATCH_SHARDS", 4, minimum=1)),
         list_completed=_flag(source, "LIST_COMPLETED", default=True),
         log_level=(source.get("LOG_LEVEL") or "INFO").upper(),
+        event_bus=source.get("EVENT_BUS") or None,
+        event_statuses=_statuses(source.get("EVENT_STATUSES") or "SUCCESS,FAILED,DONE"),
+        failures_queue_url=source.get("FAILURES_QUEUE_URL") or None,
+        undelivered_queue_url=source.get("UNDELIVERED_QUEUE_URL") or None,
+        recorder_patience_seconds=_number(source, "RECORDER_PATIENCE_SECONDS", 21_600, minimum=0),
+        memory_mib=_number(source, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512, minimum=1),
     )
 
 
@@ -111,6 +130,13 @@ def _flag(source: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text not in {"", "true", "false"}:
         raise ConfigurationError(f"{name}={text!r}: true or false is needed")
     return default if text == "" else text == "true"
+
+
+def _statuses(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(","))
+    if not names <= TERMINAL:
+        raise ConfigurationError(f"EVENT_STATUSES={text!r}: a list of {', '.join(sorted(TERMINAL))} is needed")
+    return names
 
 
 def _executors(text: str) -> dict[str, Executor]:

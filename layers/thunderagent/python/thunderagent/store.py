@@ -72,6 +72,14 @@ class Page:
     next_key: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How many entries one page of a partition has, and where to go on."""
+
+    count: int
+    next_key: Mapping[str, Any] | None
+
+
 class Store:
     """One table behind one `send`. Thread-safe as far as `send` is."""
 
@@ -220,6 +228,42 @@ class Store:
             start = answer.get("LastEvaluatedKey")
             if start is None or (at_least is not None and total >= at_least):
                 return total
+
+    def tally(
+        self,
+        dispatch_key: str,
+        *,
+        limit: int,
+        bound: Bound | None = None,
+        start: Mapping[str, Any] | None = None,
+        ascending: bool = True,
+    ) -> Tally:
+        """Count one page of a partition, at most `limit` entries, from `start` on. The entries do not travel."""
+        side = "" if bound is None else f" AND #d {bound[0]} :d"
+        arguments: dict[str, Any] = {
+            "TableName": self.table,
+            "IndexName": INDEX_NAME,
+            "KeyConditionExpression": f"#k = :k{side}",
+            "ExpressionAttributeNames": {"#k": INDEX_HASH} | ({"#d": INDEX_RANGE} if bound else {}),
+            "ExpressionAttributeValues": {":k": {"S": dispatch_key}} | ({":d": {"N": repr(bound[1])}} if bound else {}),
+            "Select": "COUNT",
+            "Limit": limit,
+            "ScanIndexForward": ascending,
+        }
+        if start is not None:
+            arguments["ExclusiveStartKey"] = start
+        answer = self._send("Query", arguments)
+        return Tally(int(answer.get("Count", 0)), answer.get("LastEvaluatedKey"))
+
+    def scan(
+        self, *, limit: int, start: Mapping[str, Any] | None = None
+    ) -> tuple[list[Item], Mapping[str, Any] | None]:
+        """A page of the whole table, side items included, in no order; and where to go on. For audits only."""
+        arguments: dict[str, Any] = {"TableName": self.table, "Limit": limit}
+        if start is not None:
+            arguments["ExclusiveStartKey"] = start
+        answer = self._send("Scan", arguments)
+        return [from_item(raw) for raw in answer.get("Items", [])], answer.get("LastEvaluatedKey")
 
     # ---- below -------------------------------------------------------------------------------------------------------
 

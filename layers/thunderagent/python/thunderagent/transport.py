@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -135,14 +135,60 @@ class BotoObjects:
         return url
 
     def _call(self, operation: str, **arguments: Any) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError
+        return _called(self._client, operation, Bucket=self._bucket, **arguments)
 
-        try:
-            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
-        except ClientError as error:
-            raise translate(operation, error.response) from error
-        except BotoCoreError as error:
-            raise OutcomeUnknown(operation, type(error).__name__, str(error)) from error
+
+def boto_put_events(client: Any) -> Callable[[Sequence[Mapping[str, Any]]], list[str | None]]:
+    """PutEvents over an EventBridge client: an error code for each entry, None where it was accepted.
+
+    Raises StoreRefused, StoreThrottled or OutcomeUnknown for the call as a whole.
+    """
+
+    def put_events(entries: Sequence[Mapping[str, Any]]) -> list[str | None]:
+        answer = _called(client, "put_events", Entries=list(entries))
+        return [entry.get("ErrorCode") for entry in answer["Entries"]]
+
+    return put_events
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a queue; `handle` is what deletes it."""
+
+    body: str
+    handle: str
+
+
+class BotoQueue:
+    """One SQS queue. Errors are StoreRefused, StoreThrottled or OutcomeUnknown."""
+
+    def __init__(self, client: Any, url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def send(self, body: str) -> None:
+        _called(self._client, "send_message", QueueUrl=self._url, MessageBody=body)
+
+    def receive(self) -> list[Message]:
+        """Up to ten messages, without waiting for any."""
+        answer = _called(
+            self._client, "receive_message", QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
+        )
+        return [Message(each["Body"], each["ReceiptHandle"]) for each in answer.get("Messages", [])]
+
+    def delete(self, message: Message) -> None:
+        _called(self._client, "delete_message", QueueUrl=self._url, ReceiptHandle=message.handle)
+
+
+def _called(client: Any, operation: str, **arguments: Any) -> Any:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return getattr(client, operation)(**arguments)
+    except ClientError as error:
+        raise translate(operation, error.response) from error
+    except BotoCoreError as error:
+        raise OutcomeUnknown(operation, type(error).__name__, str(error)) from error
 
 
 @dataclass
@@ -160,7 +206,7 @@ class Meter:
         units = sum(float(entry.get("CapacityUnits", 0)) for entry in entries)
         with self._lock:
             self.calls[operation] += 1
-            if operation in {"GetItem", "BatchGetItem", "Query"}:
+            if operation in {"GetItem", "BatchGetItem", "Query", "Scan"}:
                 self.read_units += units
             else:
                 self.write_units += units
