@@ -23,6 +23,7 @@ from thunderagent.threads import Threads
 
 PAGE_KEYS = 100
 FIRST_LOOKUP_KEYS, LOOKUP_KEYS = 25, 100  # entries looked up together, over all partitions: few at first, then more
+STALE_SECONDS = 2.0  # an entry that the row does not confirm: the index lags, or the copy that was read does
 KEYS_PER_PARTITION = 5_000  # a pass reads no further into one partition; the next one goes on where due work is left
 
 
@@ -49,7 +50,7 @@ class Candidates:
         clearing: Clearing,
         *,
         threads: Threads,
-        reap_stray: Callable[[Task], None],
+        reap_stray: Callable[[Item], None],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -108,16 +109,17 @@ class Candidates:
     def _examine(self, key: IndexKey, item: Item | None) -> Task | None:
         """The task when it looks claimable; otherwise deal with what stands in its way, once."""
         if item is None or item.get("dueAt") != key.due_at or item.get("dispatchKey") != key.dispatch_key:
-            self._rest(key.task_id, key.due_at)  # the index lags behind the table
+            self._rest(key.task_id, key.due_at, seconds=STALE_SECONDS)
+            return None
+        if item.get("status") == Status.RUNNING:
+            self._meet_running(item, key.due_at)
             return None
         try:
             task = Task.from_item(item)
         except MalformedItem as problem:
             self._clearing.park(item, problem.problem)
             return None
-        if task.status is Status.RUNNING:
-            self._meet_running(task)
-        elif task.is_terminal:
+        if task.is_terminal:
             self._clearing.relist(task)
         elif self._is_claimable(task):
             return task
@@ -140,13 +142,17 @@ class Candidates:
         region = self._store.layout.region
         return bool(task.item.get("homeRegion", region) == region)
 
-    def _meet_running(self, task: Task) -> None:
-        lock_time = task.lock_time or 0
-        if lock_time + self._settings.lease_grace_seconds < self._store.clock.now():
-            self._reap_stray(task)
-            self._rest(task.task_id, task.due_at)
+    def _meet_running(self, item: Item, due_at: float) -> None:
+        """In flight until its lock ends, damaged or not: its holder may be at work."""
+        lock_time = item.get("lockTime")
+        if (
+            not isinstance(lock_time, int | float)
+            or lock_time + self._settings.lease_grace_seconds < self._store.clock.now()
+        ):
+            self._reap_stray(item)
+            self._rest(item["taskId"], due_at)
         else:
-            self._in_flight.note(task.task_id, task.due_at, until=lock_time)
+            self._in_flight.note(item["taskId"], due_at, until=lock_time)
 
-    def _rest(self, task_id: str, due_at: float) -> None:
-        self._in_flight.note(task_id, due_at, until=self._store.clock.now() + FORGET_SECONDS)
+    def _rest(self, task_id: str, due_at: float, *, seconds: float = FORGET_SECONDS) -> None:
+        self._in_flight.note(task_id, due_at, until=self._store.clock.now() + seconds)

@@ -13,7 +13,7 @@ from thunderagent.conditions import Write
 from thunderagent.errors import StoreError
 from thunderagent.in_flight import InFlight
 from thunderagent.model import Task
-from thunderagent.states import Status
+from thunderagent.states import TERMINAL
 from thunderagent.store import Store, Written
 from thunderagent.telemetry import Observer
 
@@ -46,18 +46,19 @@ class Clearing:
         self._write("task.relisted", task, expressions.relist(task, layout=self._store.layout))
 
     def park(self, item: Item, problem: str) -> None:
-        """A row that can never run becomes a dead letter (a row that is no task leaves the index)."""
+        """A row that can never run becomes a dead letter; a side item, or a task that has ended, leaves the index."""
         now = self._store.clock.now()
-        is_task = item.get("status") in {None, Status.PENDING.value} or "type" in item
+        is_open_task = "#" not in item["taskId"] and item.get("status") not in TERMINAL
         write = (
             expressions.park(item, problem=problem, layout=self._store.layout, now=now)
-            if is_task
+            if is_open_task
             else expressions.take_off_index(item)
         )
+        event = "task.parked" if is_open_task else "row.taken_off_index"
         try:
             answer = self._store.apply(write)
             if isinstance(answer, Written):
-                self._observer.log("task.parked", level="ERROR", taskId=item["taskId"], problem=problem)
+                self._observer.log(event, level="ERROR", taskId=item["taskId"], problem=problem)
                 self._on_end(answer.item)
         except StoreError as error:
             self._observer.log("task.park_failed", level="WARNING", taskId=item["taskId"], code=error.code)

@@ -11,6 +11,7 @@ from thunderagent.candidates import Candidates, Partition
 from thunderagent.capacity import Capacity
 from thunderagent.claims import Batch, Claims
 from thunderagent.clearing import Clearing, OnEnd
+from thunderagent.codec import Item
 from thunderagent.errors import StoreError, StoreRefused
 from thunderagent.in_flight import InFlight
 from thunderagent.limits import Limits, Obstacle
@@ -100,7 +101,7 @@ class Sweeper:
         queues: Queues,
         settings: Settings,
         *,
-        reap_stray: Callable[[Task], None],
+        reap_stray: Callable[[Item], None],
         on_end: OnEnd = lambda item: None,
         threads: Threads,
         observer: Observer,

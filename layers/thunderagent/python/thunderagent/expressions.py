@@ -257,12 +257,12 @@ def move_aside(task: Task, token: LeaseToken, *, layout: Layout) -> Write:
     )
 
 
-def repair_lock(task: Task, *, lock_time: float) -> Write:
+def repair_lock(item: Item, *, lock_time: float) -> Write:
     """A RUNNING row whose lockTime is missing gets its lease's."""
     return update(
         Event.REPAIR,
-        task.task_id,
-        require=[equals("status", RUNNING), as_seen("leaseToken", task.lease_token), absent("lockTime")],
+        str(item["taskId"]),
+        require=[equals("status", RUNNING), as_seen("leaseToken", item.get("leaseToken")), absent("lockTime")],
         sets={"lockTime": lock_time},
         applied=lambda old: old.get("lockTime") == lock_time,
     )
@@ -730,7 +730,7 @@ def heartbeat(token: LeaseToken, *, nonce: str, lock_time: float, starting: Iter
     return update(
         "heartbeat",
         lease_id(token),
-        require=[equals("begun", nonce), absent("closed"), at_most("lockTime", lock_time)],
+        require=[equals("begun", nonce), absent("closed"), either(absent("lockTime"), at_most("lockTime", lock_time))],
         sets={"lockTime": lock_time},
         adds={"started": started} if started else None,
         applied=lambda old: (
@@ -770,6 +770,17 @@ def move_lease(lease: Lease) -> Write:
         require=[equals("lockTime", lease.lock_time), absent("closed")],
         sets={"dueAt": lease.lock_time},
         applied=lambda old: old.get("dueAt") == lease.lock_time,
+    )
+
+
+def repair_lease(item: Item, *, lock_time: float) -> Write:
+    """A lease whose lockTime is missing or no number gets one more term: nobody can tell whether it is alive."""
+    return update(
+        "repair_lease",
+        str(item["taskId"]),
+        require=[as_seen("lockTime", item.get("lockTime")), absent("closed")],
+        sets={"lockTime": lock_time, "dueAt": lock_time},
+        applied=lambda old: old.get("lockTime") == lock_time,
     )
 
 
