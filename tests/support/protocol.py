@@ -1,4 +1,4 @@
-"""Stored tasks in every state, and for every event of the transition table the write it stands for. For contract tests."""
+"""Stored tasks in every state, and for every event of the transition table the write it stands for."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def write_of(event: Event, task: Task, *, layout: Layout = LAYOUT, now: float = 
         Event.STEP: lambda: e.step(task.task_id, TOKEN, steps={"load": {"result": "1"}}, now=now),
         Event.PROGRESS: lambda: e.progress(task.task_id, TOKEN, fraction=0.5, message="half", now=now),
         Event.MOVE_ASIDE: lambda: e.move_aside(task, TOKEN, layout=layout),
-        Event.REPAIR: lambda: e.repair_lock(task, lock_time=later),
+        Event.REPAIR: lambda: e.repair_lock(task.item, lock_time=later),
         Event.COMMIT: lambda: e.commit(task, TOKEN, result=Result(text='{"rows":3}'), attempt=ATTEMPT, **held),
         Event.FINISH: lambda: e.finish(task, TOKEN, reason="empty", attempt=ATTEMPT, **held),
         Event.RETRY: lambda: e.retry(task, TOKEN, due_at=later, failure=FAILURE, attempt=ATTEMPT, **held),
