@@ -16,7 +16,7 @@ from thunderagent.errors import Conflict, InvalidInput, StoreRefused, StoreThrot
 from thunderagent.jsontext import canonical, loads
 from thunderagent.model import Task
 from thunderagent.parents import Birth
-from thunderagent.queues import Queues
+from thunderagent.queues import Queues, QueueSettings
 from thunderagent.schema import (
     DEFAULT_MAX_RETRY_NUMBER,
     DEFAULT_TIMEOUT_SECONDS,
@@ -133,13 +133,7 @@ class Submitter:
         defaults = self._types.defaults_of(submission.type)
         queue = submission.queue or defaults.get("queue") or "default"
         priority = submission.priority or defaults.get("priority") or "normal"
-        queue_settings = self._queues.get(queue)
-        if queue_settings is None:
-            raise Unprocessable(
-                f"queue {queue!r} is not declared; known queues: {', '.join(sorted(self._queues.all()))}",
-                path="queue",
-                code="unknown_queue",
-            )
+        queue_settings = self._declared(queue)
         task_id = task_id or self._id_of(submission, key)
         due_at, deadline = self._times(submission, now)
         layout = self._store.layout
@@ -187,6 +181,22 @@ class Submitter:
         if item_bytes(item) > OPEN_ITEM_BYTES:
             raise TooLarge(f"the task needs more than {OPEN_ITEM_BYTES} bytes besides its payload")
         return item
+
+    def check(self, submission: Submission) -> None:
+        """Raise what `submit` would for the queue and the time-out. Nothing is written."""
+        defaults = self._types.defaults_of(submission.type)
+        self._declared(submission.queue or defaults.get("queue") or "default")
+        self._timeout(submission, defaults)
+
+    def _declared(self, queue: str) -> QueueSettings:
+        settings = self._queues.get(queue)
+        if settings is None:
+            raise Unprocessable(
+                f"queue {queue!r} is not declared; known queues: {', '.join(sorted(self._queues.all()))}",
+                path="queue",
+                code="unknown_queue",
+            )
+        return settings
 
     def _id_of(self, submission: Submission, key: str | None) -> str:
         return submission.task_id or (task_id_of(key) if key is not None else self._store.randomness.token())

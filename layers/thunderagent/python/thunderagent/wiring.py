@@ -15,6 +15,7 @@ from thunderagent.doorbell import Doorbell
 from thunderagent.queues import Queues
 from thunderagent.reaper import Reaper
 from thunderagent.registry import Registry, load_registry
+from thunderagent.schedules import Schedules
 from thunderagent.schema import Layout
 from thunderagent.settings import Settings, load_settings
 from thunderagent.store import Send, Store
@@ -71,6 +72,10 @@ class Parts:
         return Submitter(self.store, self.bodies, self.queues, self.registry, self.dependencies)
 
     @cached_property
+    def schedules(self) -> Schedules:
+        return Schedules(self.store, self.submitter, observer=self.telemetry)
+
+    @cached_property
     def dependencies(self) -> Dependencies:
         return Dependencies(self.store, self.bodies, observer=self.telemetry)
 
@@ -105,6 +110,7 @@ class Parts:
             self.settings,
             reap_stray=self.reaper.look_at,
             on_end=self.dependencies.on_end,
+            each_pass=self.schedules.fire_due,
             threads=self.seams.threads,
             observer=self.telemetry,
         )
