@@ -15,7 +15,7 @@ from infra.constructs.executor import Executor
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 
-ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
+ITEM_ACTIONS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
 # The pass begun just before the window closes: open leases, claim, invoke, undo what was refused.
 LAST_PASS_SECONDS = 30
 

@@ -13,7 +13,7 @@ from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import BODIES, grant_objects
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 
-ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
+ITEM_ACTIONS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
 TIMEOUT_SECONDS = 60  # one period: a slow reaper overlaps the next one at most once, and both are harmless together
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.infra.templates import Synthesised, functions, of_type, readable
 
-ITEMS = ["BatchGetItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem"]
+ITEMS = ["BatchGetItem", "ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem"]
 OWN_LOGS = {"{logs}": ["logs:CreateLogStream", "logs:PutLogEvents"]}
 UNDELIVERED = {"{undelivered}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"]}
 
@@ -18,7 +18,7 @@ def dynamodb(*actions: str) -> list[str]:
 ALLOWED: dict[str, dict[str, list[str]]] = {
     "api": {
         **OWN_LOGS,
-        "{table}": dynamodb(*ITEMS, "ConditionCheckItem"),
+        "{table}": dynamodb(*ITEMS),
         "{table}/index/dispatch-index": dynamodb("Query"),
         "{bucket}/bodies/*": ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
     },
@@ -31,7 +31,7 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
     "executor": {
         **OWN_LOGS,
         **UNDELIVERED,
-        "{table}": dynamodb(*ITEMS, "ConditionCheckItem"),
+        "{table}": dynamodb(*ITEMS),
         "{table}/index/dispatch-index": dynamodb("Query"),
         "{bucket}/bodies/*": ["s3:GetObject", "s3:PutObject"],
         "{bucket}/reports/*": ["s3:GetObject", "s3:PutObject"],
