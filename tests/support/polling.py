@@ -188,7 +188,7 @@ class Poller:
         )
         self.queues = Queues(self.store, service.registry.queues, clock=service.clock)
         self.strays: list[Task] = []
-        threads = threads or InlineThreads(service.clock)
+        self.threads = threads = threads or InlineThreads(service.clock)
         claims = Claims(self.store, service.invoke, threads=threads, owner=name, observer=service.notes)
         common = (self.store, claims, service.registry, self.queues, service.settings)
         self.sweeper = Sweeper(*common, reap_stray=self.strays.append, threads=threads, observer=service.notes)

@@ -238,8 +238,9 @@ def test_a_slot_whose_answer_was_lost_is_recognised() -> None:
 
 
 def test_the_limit_holds_when_another_poller_takes_the_slot_between_look_and_write() -> None:
-    service = Service()
-    first, second = limited(service, maxConcurrency=1), service.poller("second")
+    service = Service(shards=1)
+    first = limited(service, maxConcurrency=1)
+    second = service.poller("second", randomness=FakeRandomness(0, "s"))  # it picks another task than the first
     service.put()
     service.put()
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-from thunderagent.codec import Item
 from thunderagent.errors import StoreError
-from thunderagent.model import LeaseToken
-from thunderagent.schema import LEASE_SHARDS, lease_id, lease_key
+from thunderagent.schema import LEASE_SHARDS, lease_key
 from thunderagent.settings import Executor, Settings
 from thunderagent.store import Store
 from thunderagent.telemetry import Observer
 from thunderagent.threads import Threads
 
 BACK_OFF_SECONDS = 5.0  # after an executor refused a batch, its profile rests this long
+SECOND_LOOK_SECONDS = (0.02, 0.15)
 
 
 class Capacity:
@@ -39,20 +38,26 @@ class Capacity:
         """Its executor refused: ask no more for some seconds."""
         self._resting[profile] = self._store.clock.monotonic() + BACK_OFF_SECONDS
 
-    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
-        """Whether the lease just opened is within the cap, now that it can be seen.
+    def may_stay(self, executor: Executor) -> bool:
+        """Whether the lease just opened is within the cap, now that others can see it.
 
-        Pollers that looked at the same time all saw the same free places. Each looks again after it opened; above the
-        cap the latest leases yield, by the time they were opened. So the cap holds up to the lag of the index.
+        Pollers that looked at the same time all saw the same free places, so each counts again after it opened. Whoever
+        sees too many looks once more after a random moment, so that not all of them yield. A lease stays only when a
+        count that includes it was within the cap: the last one to open sees them all, and the cap holds up to the
+        index's lag.
         """
         try:
-            self._count([executor])
-            if self._counts[executor.name][1] <= executor.max_in_flight:
+            if self._is_within_cap(executor):
                 return True
-            return self._rank(token, executor) < executor.max_in_flight
+            self._store.clock.sleep(self._store.randomness.uniform(*SECOND_LOOK_SECONDS))
+            return self._is_within_cap(executor)
         except StoreError as error:
             self._observer.log("lease.count_failed", level="WARNING", profile=executor.name, code=error.code)
             return False
+
+    def _is_within_cap(self, executor: Executor) -> bool:
+        self._count([executor])
+        return self._counts[executor.name][1] <= executor.max_in_flight
 
     def _is_fresh(self, profile: str, max_age: float) -> bool:
         counted = self._counts.get(profile)
@@ -69,17 +74,3 @@ class Capacity:
         for executor in executors:
             total = sum(count for (each, _), count in zip(partitions, counts, strict=True) if each is executor)
             self._counts[executor.name] = (now, total)
-
-    def _rank(self, token: LeaseToken, executor: Executor) -> int:
-        """How many of the profile's leases were opened before this one."""
-        keys = [lease_key(executor.name, shard) for shard in range(LEASE_SHARDS)]
-        ids = [key.task_id for partition in keys for key in self._store.walk(partition)]
-        leases = self._store.get_items([*ids, lease_id(token)], consistent=True)
-        mine = leases.get(lease_id(token))
-        if mine is None:
-            return executor.max_in_flight  # gone already: nothing to keep
-        return sum(_opened(lease) < _opened(mine) for lease in leases.values())
-
-
-def _opened(lease: Item) -> tuple[float, str]:
-    return (lease.get("createdAt", 0), str(lease["taskId"]))

@@ -7,6 +7,7 @@ invoke the lease goes first. A task is released only when no executor can begin 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -43,8 +44,8 @@ class Gate(Protocol):
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         """Those that may be claimed under this token until `claim_by`."""
 
-    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
-        """Whether the lease just opened is within the profile's cap."""
+    def may_stay(self, executor: Executor) -> bool:
+        """Whether the lease just opened for the profile is within its cap."""
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
         """These were admitted, and will not be claimed under this token."""
@@ -56,7 +57,7 @@ class OpenGate:
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         return tasks
 
-    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
+    def may_stay(self, executor: Executor) -> bool:
         return True
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
@@ -98,7 +99,7 @@ class Claims:
         if not self._open(tasks, token, executor, lock_time, now):
             gate.give_back(tasks, token)
             return Batch()
-        if not gate.may_stay(token, executor):
+        if not gate.may_stay(executor):
             self._void(token)
             gate.give_back(tasks, token)
             return Batch(full=True)
@@ -173,8 +174,8 @@ class Claims:
         except DispatchError as error:
             self._take_back(claims, token, error)
             return Batch(tuple(claims.won), claims.lost, dispatched=False, refused=True)
-        for task in claims.won:
-            self._observer.measure("Claimed", queue=task.queue)
+        for queue, count in Counter(task.queue for task in claims.won).items():
+            self._observer.measure("Claimed", count, queue=queue)
         return Batch(tuple(claims.won), claims.lost, dispatched=True)
 
     def _take_back(self, claims: _Claims, token: LeaseToken, error: DispatchError) -> None:

@@ -69,8 +69,8 @@ class Dispatcher:
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         return self.limits.admit(tasks, token, claim_by=claim_by)
 
-    def may_stay(self, token: LeaseToken, executor: Executor) -> bool:
-        return self.capacity.may_stay(token, executor)
+    def may_stay(self, executor: Executor) -> bool:
+        return self.capacity.may_stay(executor)
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
         self.limits.give_back(tasks, token)
@@ -103,6 +103,7 @@ class Sweeper:
         *,
         reap_stray: Callable[[Item], None],
         on_end: OnEnd = lambda item: None,
+        each_pass: Callable[[], object] = lambda: None,
         threads: Threads,
         observer: Observer,
     ) -> None:
@@ -127,6 +128,7 @@ class Sweeper:
         self._queues = queues
         self._settings = settings
         self._observer = observer
+        self._each_pass = each_pass
         self._turn = store.randomness.below(SHARE * SHARE)
 
     def run(self, *, window_seconds: float, stop: Callable[[], bool] = lambda: False) -> Pass:
@@ -152,6 +154,7 @@ class Sweeper:
     def run_pass(self) -> Pass:
         """One look at every queue. A failing store ends the pass, not the loop; no task is charged for it."""
         done = Pass()
+        self._each_pass()
         try:
             self._sweep(done)
         except StoreError as error:

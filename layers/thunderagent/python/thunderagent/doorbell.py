@@ -78,6 +78,7 @@ class Doorbell:
         rung = Rung()
         waiting = self._opened(records, rung)
         try:
+            waiting = [task for task in waiting if self._is_mine(task)]
             self._in_flight.forget()
             self._dispatcher.limits.begin_pass()
             while waiting:
@@ -106,7 +107,7 @@ class Doorbell:
                     "doorbell.unreadable", level="WARNING", eventId=event_id, problem=type(problem).__name__
                 )
                 continue
-            if task is not None and self._is_mine(task):
+            if task is not None:
                 tasks[task.task_id] = task  # a later image of the same task replaces an earlier one
         return sorted(tasks.values(), key=lambda task: (PRIORITIES.index(task.priority), task.due_at))
 
