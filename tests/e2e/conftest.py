@@ -13,10 +13,12 @@ from thunder.local.progress import SILENT, Progress
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of this directory, and moves them behind all others: what is wrong anywhere shows soonest."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: here in item.path.parents)
 
 
 @pytest.fixture(scope="session")
