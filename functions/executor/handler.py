@@ -35,6 +35,7 @@ def runner() -> Runner:
         lease_seconds=settings.lease_seconds,
         observer=own.telemetry,
         submitter=own.submitter,
+        relatives=own.dependencies,
         task_seconds=executor.timeout_seconds - EXECUTOR_MARGIN_SECONDS,
         end_process=_flush_and_exit,
     )
