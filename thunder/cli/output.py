@@ -10,13 +10,14 @@ import click
 
 
 def print_object(value: Mapping[str, Any], output: str) -> None:
-    """One object: JSON, a two-column table, or one `name<TAB>value` line per field."""
+    """One object: JSON, aligned `name  value` lines, or `name<TAB>value` lines. Values are never broken: they are
+    copied from here."""
     if output == "json":
         print_json(value)
-    elif output == "text":
-        _print_rows([[name, _cell(cell)] for name, cell in value.items()])
-    else:
-        _print_table(["", ""], [[name, _cell(cell)] for name, cell in value.items()], header=False)
+        return
+    width = max((len(name) for name in value), default=0)
+    for name, cell in value.items():
+        click.echo(f"{name}\t{_cell(cell)}" if output == "text" else f"{name:<{width}}  {_cell(cell)}".rstrip())
 
 
 def print_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: str) -> None:
@@ -26,9 +27,10 @@ def print_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output
         return
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     if output == "text":
-        _print_rows(cells)
+        for row in cells:
+            click.echo("\t".join(row))
     else:
-        _print_table(columns, cells, header=True)
+        _print_table(columns, cells)
 
 
 def print_json(value: Any) -> None:
@@ -41,19 +43,14 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _print_rows(rows: Sequence[Sequence[str]]) -> None:
-    for row in rows:
-        click.echo("\t".join(row))
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: bool) -> None:
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """With rich, which is imported only here: it costs more than the rest of a command. It honours NO_COLOR."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=SIMPLE if header else None, show_header=header, pad_edge=False)
+    table = Table(*columns, box=SIMPLE, pad_edge=False)
     for row in rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    Console(soft_wrap=False).print(table)
+    Console().print(table)

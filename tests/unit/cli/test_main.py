@@ -113,6 +113,12 @@ def test_an_object_is_printed_in_each_form(capsys):
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["a", "1"], ["c", "text"]]
 
 
+def test_a_long_value_stays_on_its_line(capsys):
+    print_object({"apiUrl": "x" * 300, "n": 1}, "table")
+
+    assert capsys.readouterr().out.splitlines() == ["apiUrl  " + "x" * 300, "n       1"]
+
+
 def test_a_list_is_printed_in_each_form(capsys):
     rows = [{"id": "x", "n": 1, "more": [1]}, {"id": "y"}]
 
