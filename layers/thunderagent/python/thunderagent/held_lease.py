@@ -70,15 +70,32 @@ class HeldLease:
     def _renew(self, starting: Iterable[TaskId]) -> bool:
         if self.lost:
             return False
+        started = tuple(starting)
+        answer = self._send(started)
+        if isinstance(answer, Refused) and self._is_merely_behind(answer):
+            answer = self._send(started)
+        if isinstance(answer, Refused):
+            self.lost = True
+            return False
+        self._note(answer)
+        return True
+
+    def _send(self, starting: tuple[TaskId, ...]) -> Answer:
         wanted = round(max(self.lock_time, self._store.clock.now() + self.seconds), 3)
         answer = self._store.apply(
             expressions.heartbeat(self.token, nonce=self._nonce, lock_time=wanted, starting=starting)
         )
-        if isinstance(answer, Refused):
-            self.lost = True
+        if isinstance(answer, Written):
+            self.lock_time = wanted
+        return answer
+
+    def _is_merely_behind(self, refused: Refused) -> bool:
+        """The lease is ours and lasts longer than was asked for: a renewal whose answer was lost, and then our clock
+        was set back. From here on its end is known."""
+        item = refused.item or {}
+        if item.get("begun") != self._nonce or "closed" in item or not isinstance(item.get("lockTime"), int | float):
             return False
-        self.lock_time = wanted
-        self._note(answer)
+        self.lock_time = max(self.lock_time, item["lockTime"])
         return True
 
     def _note(self, answer: Written) -> None:
