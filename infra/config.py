@@ -102,6 +102,7 @@ class EnvironmentConfig:
     lease_grace_seconds: int = 5
     dispatch_shards: int = 4
     list_completed: bool = True
+    doorbell: bool = True
     log_retention_days: int = 30
     log_level: str = "INFO"
     alarm_email: str | None = None
@@ -165,6 +166,7 @@ def _environment(instance: str, name: str, section: _Section) -> EnvironmentConf
         lease_grace_seconds=section.integer("leaseGraceSeconds", base.lease_grace_seconds, at_least=0, at_most=30),
         dispatch_shards=section.integer("dispatchShards", base.dispatch_shards, at_least=1, at_most=64),
         list_completed=section.flag("listCompleted", base.list_completed),
+        doorbell=section.flag("doorbell", base.doorbell),
         log_retention_days=section.choice("logRetentionDays", base.log_retention_days, LOG_RETENTION_DAYS),
         log_level=section.choice("logLevel", base.log_level, ("DEBUG", "INFO", "WARNING", "ERROR")),
         alarm_email=section.optional_text("alarmEmail", EMAIL),

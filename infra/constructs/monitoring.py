@@ -30,6 +30,7 @@ class Monitoring(Construct):
         self._heartbeat("Poller", consequence="no task is started")
         self._heartbeat("Reaper", consequence="expired leases and passed deadlines are not noticed")
         self._failed_dispatches()
+        self._failed_sweeps()
         self._expired_leases()
         for queue in watched.queues:
             self._failed_tasks(queue)
@@ -73,6 +74,15 @@ class Monitoring(Construct):
             periods=3,
             advice="Executors could not be invoked for three minutes; the tasks were handed back unharmed. "
             "Compare maxInFlight with the account's Lambda concurrency, and read the poller's log group.",
+        )
+
+    def _failed_sweeps(self) -> None:
+        self._alarm(
+            "SweepsFailed",
+            service_metric("SweepsFailed", service=self._watched.service),
+            periods=3,
+            advice="The poller could not read the table or its index for three minutes: no task is started, none is "
+            "lost. An index that is still being built clears by itself; otherwise read the poller's log group.",
         )
 
     def _expired_leases(self) -> None:

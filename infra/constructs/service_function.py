@@ -43,6 +43,7 @@ class ServiceFunction(Construct):
         size: FunctionSize,
         timeout_seconds: int,
         environment: Mapping[str, str],
+        handler: str = "handler.handler",
     ) -> None:
         super().__init__(scope, id)
         self.timeout_seconds = timeout_seconds
@@ -54,7 +55,7 @@ class ServiceFunction(Construct):
                 "Function",
                 description=description,
                 code=lambda_.Code.from_asset(directory),
-                handler="handler.handler",
+                handler=handler,
                 runtime=RUNTIME,
                 architecture=ARCHITECTURE,
                 layers=house.layers,

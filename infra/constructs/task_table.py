@@ -61,6 +61,12 @@ def grant_dispatch_index(table: dynamodb.ITableV2, grantee: iam.IGrantable) -> N
     _grant(grantee, ("Query",), f"{table.table_arn}/index/{schema.INDEX_NAME}")
 
 
+def grant_stream(table: dynamodb.ITableV2, grantee: iam.IGrantable) -> None:
+    """What Lambda needs, in the function's name, to read the table's stream for it."""
+    assert table.table_stream_arn is not None
+    _grant(grantee, ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"), table.table_stream_arn)
+
+
 def _grant(grantee: iam.IGrantable, actions: Sequence[str], resource: str) -> None:
     statement = iam.PolicyStatement(actions=[f"dynamodb:{action}" for action in actions], resources=[resource])
     grantee.grant_principal.add_to_principal_policy(statement)

@@ -16,6 +16,7 @@ from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
 from infra.constructs.dashboard import Watched
+from infra.constructs.doorbell import Doorbell
 from infra.constructs.executor import Executor, profile_environment
 from infra.constructs.layers import Layers
 from infra.constructs.monitoring import Monitoring
@@ -83,6 +84,7 @@ class ServiceStack(Stack):
             executors=list(self.executors.values()),
             executors_json=executors_json,
         )
+        self.doorbell = self._doorbell(executors_json) if config.doorbell else None
         self.reaper = Reaper(
             self,
             "Reaper",
@@ -159,6 +161,19 @@ class ServiceStack(Stack):
             undelivered=self.undelivered,
         )
 
+    def _doorbell(self, executors_json: str) -> Doorbell:
+        return Doorbell(
+            self,
+            "Doorbell",
+            house=self._house,
+            size=self._config.poller,
+            poll=self._config.poll,
+            table=self._table,
+            executors=list(self.executors.values()),
+            executors_json=executors_json,
+            undelivered=self.undelivered,
+        )
+
     def _executors_json(self) -> str:
         """The value of EXECUTORS for the functions that plan for executors or invoke them."""
         return self.to_json_string(
@@ -179,6 +194,7 @@ class ServiceStack(Stack):
                 "api": self.api.function.function_name,
                 "poller": self.poller.function.function_name,
                 "reaper": self.reaper.function.function_name,
+                **({"doorbell": self.doorbell.function.function_name} if self.doorbell else {}),
             },
         )
 

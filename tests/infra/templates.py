@@ -42,8 +42,8 @@ def properties(template: Mapping[str, Any], resource_type: str) -> list[dict[str
 
 
 def functions(template: Mapping[str, Any]) -> dict[str, Resource]:
-    """The functions by what they are: api, poller, reaper, executor."""
-    kinds = ("Api", "Poller", "Reaper", "Executor")
+    """The functions by what they are: api, poller, doorbell, reaper, executor."""
+    kinds = ("Api", "Poller", "Doorbell", "Reaper", "Executor")
     found = {}
     for id, resource in of_type(template, "AWS::Lambda::Function").items():
         (kind,) = (kind for kind in kinds if id.startswith(kind))

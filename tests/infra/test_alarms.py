@@ -20,10 +20,12 @@ SERVICE_METRICS = HEARTBEATS | {
     "Submitted", "Claimed", "ClaimConflicts", "DispatchFailures", "Succeeded", "Retried", "Failed", "Cancelled",
     "LeasesExpired", "HeartbeatsLost", "QueueLatency", "Duration", "Backlog", "OldestDueAge", "Running", "WriteUnits",
     "ReadUnits", "AuditViolations",
+    "SweepsFailed",  # TA-08: an index that cannot be read is a metric of its own
 }  # fmt: skip
 EXPECTED = {
     "PollerStopped", "ReaperStopped", "TasksFaileddefault", "DispatchFailures", "LeasesExpired",
     "ExecutorErrorsdefault", "FunctionErrorsapi", "FunctionErrorspoller", "FunctionErrorsreaper", "TableReadThrottled",
+    "FunctionErrorsdoorbell", "SweepsFailed",
     "TableWriteThrottled", "IndexReadThrottled", "IndexWriteThrottled", "ApiServerErrors",
 }  # fmt: skip
 

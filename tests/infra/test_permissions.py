@@ -28,6 +28,14 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
         "{table}/index/dispatch-index": dynamodb("Query"),
         "{executor}": ["lambda:InvokeFunction"],
     },
+    "doorbell": {
+        **OWN_LOGS,
+        "{table}": dynamodb(*ITEMS),
+        "{table}/index/dispatch-index": dynamodb("Query"),
+        "{stream}": dynamodb("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"),
+        "{executor}": ["lambda:InvokeFunction"],
+        "{undelivered}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"],
+    },
     "executor": {
         **OWN_LOGS,
         **UNDELIVERED,
@@ -99,6 +107,8 @@ def plain(service: dict[str, Any], found: dict[str, Any], function: dict[str, An
     }
     if resource.startswith("<"):
         exported, _, rest = resource[1:].partition(">")
+        if "FnGetAttTaskTableStreamArn" in exported:
+            return "{stream}"
         return ("{table}" if "FnGetAttTaskTableArn" in exported else "{bucket}") + rest
     return names[resource]
 

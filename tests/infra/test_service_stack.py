@@ -47,13 +47,13 @@ def variables(function: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_function_is_made_the_same_way(synthesised: Synthesised) -> None:
     found = functions(synthesised.service)
-    assert set(found) == {"api", "poller", "reaper", "executor"}
+    assert set(found) == {"api", "poller", "doorbell", "reaper", "executor"}
     layers = set(of_type(synthesised.service, "AWS::Lambda::LayerVersion"))
     assert len(layers) == 3
-    for function in found.values():
+    for name, function in found.items():
         assert function["Runtime"] == "python3.13"
         assert function["Architectures"] == ["arm64"]
-        assert function["Handler"] == "handler.handler"
+        assert function["Handler"] == ("handler.doorbell" if name == "doorbell" else "handler.handler")
         assert {layer["Ref"] for layer in function["Layers"]} == layers
         assert function["LoggingConfig"]["LogFormat"] == "Text"
         assert "TracingConfig" not in function
@@ -69,6 +69,7 @@ def test_the_environment_is_what_the_settings_read(synthesised: Synthesised) -> 
         "api": set(),
         "reaper": set(),
         "poller": {name for name in known if name.startswith("POLL_")},
+        "doorbell": {"POLL_BATCH_SIZE"},
         "executor": {"EXECUTOR_PROFILE", "LEASE_SECONDS"},
     }
     assert all(common <= names for names in given.values())
@@ -180,9 +181,9 @@ def test_ta39_two_instances_share_no_name(prod: Synthesised, synthesise: Synthes
 def test_ta39_every_log_group_has_its_retention(synthesised: Synthesised) -> None:
     days = {"ThunderAgent-local": 1, "ThunderAgent-dev": 7, "ThunderAgent-prod": 90}[synthesised.names[1]]
     groups = of_type(synthesised.service, "AWS::Logs::LogGroup")
-    assert [group["Properties"]["RetentionInDays"] for group in groups.values()] == [days] * 5
+    assert [group["Properties"]["RetentionInDays"] for group in groups.values()] == [days] * 6
     used = [function["LoggingConfig"]["LogGroup"]["Ref"] for function in functions(synthesised.service).values()]
-    assert len(set(used)) == 4
+    assert len(set(used)) == 5
     assert set(used) < set(groups)
 
 
