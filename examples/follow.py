@@ -12,7 +12,7 @@ from examples.verdict import Finished
 from examples.workload import Work
 from thunderagent.client import TaskOptions, TaskView
 
-THREADS = 8
+THREADS = 4  # each may start a worker of the API function: more of them compete with the tasks for two cores
 SUBMITS_AT_ONCE = 40
 LOOKS_WHILE_SUBMITTING = 8
 LOOKS_AT_ONCE = 40
