@@ -353,6 +353,7 @@ class _BatchRun:
                 self._runner.observer.log("task.late_result", level="WARNING", taskId=running.task.task_id)
         except BaseException as error:  # noqa: BLE001  a defect of ours must not take the batch with it
             running.unanswered = True
+            self._ended(running, "unanswered")
             self._runner.observer.log(
                 "task.end_failed", level="ERROR", taskId=running.task.task_id, errorType=type(error).__name__
             )
@@ -512,8 +513,6 @@ class _BatchRun:
     def _settle(self) -> None:
         summary = self._summary
         summary.stuck = self._stuck()
-        if any(attempt.running.unanswered for attempt in self._attempts):
-            self._answered = False
         if self._lease.lost or not self._answered:
             return
         try:
