@@ -247,17 +247,33 @@ def test_without_any_record_the_sweep_delivers_everything() -> None:
     assert {*service.sent_tasks()} == {*ids}
 
 
-def test_one_task_costs_few_requests() -> None:
-    """Where the time to start goes: a look, the lease and its check, the claim. Counts are made at once, in threads."""
+def test_a_ring_costs_few_requests_and_the_next_one_fewer() -> None:
+    """Where the time to start goes. Shards are counted at once, in threads; looks are good for a second."""
     service = Service()
     poller = service.poller("p")
-    poller.doorbell.ring(inserted(service, fresh(service)))
-    records = inserted(service, fresh(service))
-    service.memory.calls.clear()
-    poller.doorbell.ring(records)
-    assert [call.operation for call in service.memory.calls] == [
-        "Query",
-        "PutItem",
-        *["Query"] * 4,
-        "UpdateItem",
-    ]
+    records = [inserted(service, fresh(service, shard=0)) for _ in range(4)]
+    poller.queues.all()
+    operations = []
+    for record in records:
+        service.memory.calls.clear()
+        poller.doorbell.ring(record)
+        operations.append([call.operation for call in service.memory.calls])
+
+    assert operations[0] == ["Query", *["Query"] * 4, "PutItem", "UpdateItem"], "older work, leases; lease, claim"
+    assert operations[1] == operations[0][-2:]
+    assert operations[2] == ["PutItem", *["Query"] * 4, "UpdateItem"], "after some leases of its own it counts again"
+    assert operations[3] == operations[0][-2:]
+
+
+def test_backlog_and_its_absence_are_remembered_for_a_second() -> None:
+    service = Service()
+    poller = service.poller("p")
+    old = service.put(shard=0, dueAt=service.clock.now() - OLDER_SECONDS - 1)
+    assert poller.doorbell.ring(inserted(service, fresh(service, shard=0))).left == 1
+    service.poller("sweep").sweeper.run_pass()
+    assert service.status(old) == "RUNNING"
+
+    late = fresh(service, shard=0)
+    assert poller.doorbell.ring(inserted(service, late)).left == 1
+    service.clock.advance(1)
+    assert poller.doorbell.ring(inserted(service, late)).claimed == 1

@@ -6,12 +6,12 @@ delivers everything without it. Losing or repeating a record is therefore harmle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from thunderagent.batches import packings
-from thunderagent.capacity import Capacity
+from thunderagent.capacity import COUNT_AGE_SECONDS, Capacity
 from thunderagent.claims import Claims
 from thunderagent.codec import Item, from_item
 from thunderagent.dispatch import PASS_TASKS, Dispatcher
@@ -29,10 +29,9 @@ from thunderagent.telemetry import Observer
 from thunderagent.threads import Threads
 
 SOON_SECONDS = 0.5  # a task due this soon (or by a clock this far ahead) is waited for
-COUNT_AGE_SECONDS = 1.0  # how old a count of leases may be when a batch is made; each lease is checked once it is open
 OLDER_SECONDS = 2.0  # due work older than this is a backlog, which the sweep takes in order
 OLDER_KEYS = 10
-REMEMBER_SECONDS = 1.0  # how long a partition counts as backlogged without another look
+REMEMBER_SECONDS = 1.0  # how long a partition counts as backlogged, or as clear, without another look
 
 
 @dataclass
@@ -71,7 +70,7 @@ class Doorbell:
             Capacity(store, settings, threads=threads, observer=observer),
             self._in_flight,
         )
-        self._backlogged: dict[str, float] = {}
+        self._looked: dict[str, tuple[float, bool]] = {}  # until when, and whether older work was found
 
     def ring(self, records: Iterable[Mapping[str, Any]]) -> Rung:
         """Send what the records say is due now; then, after a moment, what is due very soon."""
@@ -163,18 +162,17 @@ class Doorbell:
     def _look(self, tasks: list[Task]) -> tuple[dict[str, int], set[str]]:
         """Free batches by profile, and the partitions with older due work. The queries are made at once."""
         now = self._store.clock.monotonic()
-        self._backlogged = {key: until for key, until in self._backlogged.items() if until > now}
+        self._looked = {key: seen for key, seen in self._looked.items() if seen[0] > now}
         earliest: dict[str, float] = {}
         for task in tasks:
             key = task.dispatch_key or ""
             earliest[key] = min(earliest.get(key, task.due_at), task.due_at)
-        unknown = [(key, due_at) for key, due_at in earliest.items() if key not in self._backlogged]
-        looks: list[Callable[[], bool]] = [lambda each=each: self._has_older(*each) for each in unknown]  # type: ignore[misc]
-        answers = self._threads.map(lambda look: look(), looks)
+        unknown = [(key, due_at) for key, due_at in earliest.items() if key not in self._looked]
+        answers = self._threads.map(lambda each: self._has_older(*each), unknown)
         for (key, _), older in zip(unknown, answers, strict=True):
-            if older:
-                self._backlogged[key] = now + REMEMBER_SECONDS
-        return self._dispatcher.capacity.free(max_age=COUNT_AGE_SECONDS), set(self._backlogged)
+            self._looked[key] = (now + REMEMBER_SECONDS, older)
+        backlogged = {key for key, (_, older) in self._looked.items() if older}
+        return self._dispatcher.capacity.free(max_age=COUNT_AGE_SECONDS), backlogged
 
     def _has_older(self, dispatch_key: str, due_at: float) -> bool:
         """Whether a task of the partition has been due for some seconds and waits. What runs stands there too, for its
