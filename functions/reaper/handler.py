@@ -1,28 +1,26 @@
-"""The reaper: every minute, take back what stopped workers left, and count what is waiting."""
+"""The reaper: every minute, take back what stopped workers left, count what is waiting, audit a little."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from thunderagent.wiring import Parts, parts_from_environment
+from thunderagent.upkeep import Upkeep, upkeep_of
+from thunderagent.wiring import parts_from_environment
 
 
 @cache
-def parts() -> Parts:
-    return parts_from_environment(threads=4)
+def upkeep() -> Upkeep:
+    return upkeep_of(parts_from_environment(threads=4))
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """One scheduled run. Returns what was taken back."""
-    own = parts()
-    own.telemetry.measure("ReaperHeartbeat")
-    own.flush()
+    """One scheduled run. Returns what was taken back. A run that did not go well gives no sign of life."""
+    own = upkeep()
     try:
-        taken = asdict(own.reaper.run())
-        if any(taken.values()):
-            own.telemetry.log("reaper.ran", **taken)
-        return taken
+        done = own.run()
+        if any(value for name, value in done.items() if name != "well"):
+            own.parts.telemetry.log("reaper.ran", **done)
+        return done
     finally:
-        own.flush()
+        own.parts.flush()

@@ -26,10 +26,9 @@ from thunderagent.store import Refusal, Refused, Store, Written
 from thunderagent.telemetry import Observer
 
 HEAD_KEYS = 50  # of every partition, each minute
-HEAD_PAGES = 8  # read on while all that was read is in flight, to know how long the oldest waits
+HEAD_PAGES = 8  # read on while all that was read is in flight
 DEEPER_KEYS = 500  # a minute in all, from where the last look ended
 CURSOR_ID = "control#reaper"
-COUNT_LIMIT = 1_000  # per partition: a census says "at least" beyond it, so that a million tasks cost no more
 WORKER_LOST = "worker_lost"
 
 
@@ -75,14 +74,16 @@ class Reaper:
         self._dependencies = dependencies
         self._observer = observer
         self.taken = Taken()
+        self.refused = False  # of the last run: a part failed, or the store would not have something (a permission)
 
     def run(self) -> Taken:
-        """Leases, the backstop and the census, then blocked tasks. A part that fails is logged and stops no other."""
-        self.taken = Taken()
+        """Leases, the backstop, then blocked tasks. A part that fails is logged and stops no other."""
+        self.taken, self.refused = Taken(), False
         for part in (self.reap_leases, self.look_at_heads, self.look_deeper, self.look_at_blocked):
             try:
                 part()
             except StoreError as error:
+                self.refused = True
                 self._observer.log(
                     "reaper.part_failed", level="ERROR", part=part.__name__, operation=error.operation, code=error.code
                 )
@@ -104,6 +105,7 @@ class Reaper:
             look(*arguments)
         except StoreError as error:
             self.taken.unanswered += 1
+            self.refused |= isinstance(error, StoreRefused)
             self._observer.log(event, level="WARNING", operation=error.operation, code=error.code, **ids)
 
     def _meet_lease(self, item_id: str) -> None:
@@ -118,6 +120,9 @@ class Reaper:
             return Lease.from_item(item)
         except MalformedItem as problem:
             self._observer.log("lease.malformed", level="ERROR", leaseId=item["taskId"][:14], problem=problem.problem)
+        if not item["taskId"].startswith(lease_id(LeaseToken(""))):
+            self._store.apply(expressions.take_off_index(item))
+            return None
         lease = Lease.salvaged(item)
         if lease.closed or (isinstance(lease.lock_time, int | float) and not isinstance(lease.lock_time, bool)):
             return lease
@@ -159,6 +164,7 @@ class Reaper:
             return self._park(item, problem.problem)
         except StoreError as error:
             self.taken.unanswered += 1
+            self.refused |= isinstance(error, StoreRefused)
             self._observer.log("task.reap_failed", level="WARNING", taskId=item["taskId"], code=error.code)
             return False
 
@@ -262,22 +268,10 @@ class Reaper:
             self._reset_item(item, started=item["taskId"] in started)
 
     def look_at_heads(self) -> None:
-        """The first keys of every OPEN and RUNNING partition, paused queues included; and the census that falls out."""
+        """The first keys of every OPEN and RUNNING partition, paused queues included."""
         for queue in self._queues.all(fresh=True):
-            oldest: float | None = None
-            backlog = running = 0
             for partition in self._partitions(queue):
-                items = self._read_head(partition)
-                waiting = [item["dueAt"] for item in items if _waits(item)]
-                oldest = min([due for due in (oldest, *waiting) if due is not None], default=None)
-                count = self._store.count(partition, at_least=COUNT_LIMIT)
-                in_flight = sum(item.get("status") == Status.RUNNING for item in items)
-                running += count if partition.startswith("RUNNING#") else in_flight
-                backlog += 0 if partition.startswith("RUNNING#") else max(0, count - in_flight)
-            now = self._store.clock.now()
-            self._observer.measure("Backlog", backlog, queue=queue)
-            self._observer.measure("Running", running, queue=queue)
-            self._observer.measure("OldestDueAge", max(0.0, now - oldest) if oldest is not None else 0, queue=queue)
+                self._read_head(partition)
 
     def look_deeper(self) -> None:
         """Go on behind the heads from the stored cursor, so that in time every key is looked at, at a bounded cost."""
@@ -323,18 +317,16 @@ class Reaper:
         settings = self._queues.all().get(queue)
         return range(settings.shards.read if settings else self._settings.dispatch_shards)
 
-    def _read_head(self, partition: str) -> list[Item]:
-        """The items of the first keys due; of more of them while none of those waits."""
+    def _read_head(self, partition: str) -> None:
+        """Look at the first keys due; at more of them while none of those waits."""
         now = self._store.clock.now()
-        items: list[Item] = []
         start: Mapping[str, Any] | None = None
         for _ in range(HEAD_PAGES):
             page = self._store.query(partition, limit=HEAD_KEYS, start=start, until=now)
-            items += self._examine([key.task_id for key in page.keys])
+            items = self._examine([key.task_id for key in page.keys])
             start = page.next_key
             if start is None or any(_waits(item) for item in items):
-                break
-        return items
+                return
 
     def _examine(self, ids: list[str]) -> list[Item]:
         """Look the rows up; deal with every RUNNING one that is past its lock, and with deadlines that passed while
