@@ -19,18 +19,18 @@ from thunderagent.model import LeaseToken
 from thunderagent.operations import Operations, Operator
 from thunderagent.store import ATTEMPTS, Refused
 
-RAN: list[str] = []
+ran: list[str] = []
 
 
 @task("note")
 def note(payload: Any, ctx: Any) -> str:
-    RAN.append(ctx.task_id)
+    ran.append(ctx.task_id)
     return "done"
 
 
 @pytest.fixture(autouse=True)
 def _nothing_ran() -> None:
-    RAN.clear()
+    ran.clear()
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_an_event_that_comes_twice_at_once_runs_its_tasks_once(world: World) -> 
     event = world.events[0]
     world.db.after(on_lease("UpdateItem", setting="begun"), lambda: world.deliver(event))
     world.deliver()
-    assert RAN == [task_id]
+    assert ran == [task_id]
 
 
 def test_an_event_that_comes_after_success_runs_nothing(world: World) -> None:
@@ -65,7 +65,7 @@ def test_an_event_that_comes_after_success_runs_nothing(world: World) -> None:
     world.deliver()
     before = world.db.raw(task_id)
     assert not world.deliver(event).begun
-    assert RAN == [task_id]
+    assert ran == [task_id]
     assert world.db.raw(task_id) == before
 
 
@@ -77,9 +77,9 @@ def test_an_event_that_comes_after_the_lease_was_taken_and_the_task_claimed_agai
     world.reap()
     world.sweep()
     assert not world.deliver(late).begun
-    assert RAN == []
+    assert ran == []
     world.deliver()
-    assert RAN == [task_id]
+    assert ran == [task_id]
     assert world.task(task_id).fence == 2
 
 
@@ -88,7 +88,7 @@ def test_an_event_that_comes_after_the_lock_has_passed_runs_nothing_even_before_
     world.sweep()
     world.advance(LEASE_SECONDS)
     assert not world.deliver().begun
-    assert RAN == []
+    assert ran == []
 
 
 def test_a_closed_lease_cannot_be_begun(world: World) -> None:
@@ -98,7 +98,7 @@ def test_a_closed_lease_cannot_be_begun(world: World) -> None:
     slow = world.process("executor", clock_offset=-2 * LEASE_SECONDS)  # for it the lease has not passed
     world.db.before(to_status("PENDING"), lambda: world.deliver(process=slow))
     world.reap()
-    assert RAN == []
+    assert ran == []
     assert (world.status(task_id), world.task(task_id).retry_count) == ("PENDING", 0)
 
 
@@ -109,10 +109,10 @@ def test_a_task_whose_claim_never_happened_travels_and_is_not_run(world: World) 
     world.sweep()
     assert world.events[0]["taskIds"] == [first, second]
     world.deliver()
-    assert RAN == [first]
+    assert ran == [first]
     assert world.status(second) == "PENDING"
     world.run()
-    assert RAN == [first, second]
+    assert ran == [first, second]
 
 
 def test_a_task_claimed_by_another_meanwhile_is_not_run_by_the_first(world: World) -> None:
@@ -129,9 +129,9 @@ def test_a_task_claimed_by_another_meanwhile_is_not_run_by_the_first(world: Worl
 
     world.db.after(on_lease("UpdateItem", setting="begun"), taken_and_claimed_again)
     world.deliver(first, process=stalled)
-    assert len(RAN) <= 1
+    assert len(ran) <= 1
     world.deliver_all()
-    assert len(RAN) == 1
+    assert len(ran) == 1
 
 
 # ---- start and crash accounting -------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_worker_that_ends_during_a_task_costs_it_a_retry_and_its_waiting_neigh
     world.db.before(to_status("SUCCESS"), die)
     with pytest.raises(Died):
         world.deliver()
-    (started,) = RAN
+    (started,) = ran
     (waiting,) = set(ids) - {started}
     world.lapse()
     world.reap()
@@ -163,7 +163,7 @@ def test_a_start_is_recorded_before_it_happens(world: World) -> None:
     world.db.after(on_lease("UpdateItem"), die, skip=1)  # after begin comes the start record
     with pytest.raises(Died):
         world.deliver()
-    assert RAN == []
+    assert ran == []
     world.lapse()
     world.reap()
     assert world.task(task_id).retry_count == 1
@@ -174,7 +174,7 @@ def test_nothing_starts_when_the_record_is_refused(world: World) -> None:
     world.sweep()
     world.db.before(on_lease("UpdateItem"), lambda: (world.lapse(), world.reap()), skip=1)
     world.deliver()
-    assert RAN == []
+    assert ran == []
     assert (world.status(task_id), world.task(task_id).retry_count) == ("PENDING", 0)
 
 
@@ -192,12 +192,12 @@ def test_ta05_a_task_that_ends_its_worker_each_time_starts_max_retry_number_plus
         world.reap()
         world.advance(300)
     item = world.item(task_id)
-    assert RAN.count(task_id) == 3
+    assert ran.count(task_id) == 3
     assert (item["status"], item["error"]["reason"], item["retryCount"]) == ("FAILED", "worker_lost", 2)
     assert [fields["taskId"] for fields in world.log("task.failed")] == [task_id]
     assert world.notes.count("Failed") == 1
     assert {world.status(each) for each in neighbours} == {"SUCCESS"}
-    assert all(RAN.count(each) <= 2 for each in neighbours), "after one lost lease the suspect travels alone"
+    assert all(ran.count(each) <= 2 for each in neighbours), "after one lost lease the suspect travels alone"
 
 
 # ---- renewal, close, reap -------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_a_lease_whose_reaper_died_after_the_close_is_finished_by_the_next(world
     assert world.status(task_id) == "PENDING"
     assert world.leases() == []
     world.run()
-    assert RAN == [task_id]
+    assert ran == [task_id]
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.THROTTLED])
@@ -319,7 +319,7 @@ def test_an_old_page_cannot_end_a_cancelled_task_under_its_next_holder(world: Wo
     world.reap()
     assert world.db.raw(task_id) == claimed[0]
     world.deliver_all()
-    assert (world.status(task_id), world.item(task_id)["outcome"], RAN) == ("DONE", "cancelled", [])
+    assert (world.status(task_id), world.item(task_id)["outcome"], ran) == ("DONE", "cancelled", [])
 
 
 def test_reaper_and_settle_at_once_leave_one_end(world: World) -> None:
@@ -328,7 +328,7 @@ def test_reaper_and_settle_at_once_leave_one_end(world: World) -> None:
     world.db.before(on_lease("DeleteItem"), lambda: (world.lapse(), world.reap()))
     summary = world.deliver()
     assert not summary.settled
-    assert (world.status(task_id), RAN) == ("SUCCESS", [task_id])
+    assert (world.status(task_id), ran) == ("SUCCESS", [task_id])
     assert world.leases() == []
 
 
@@ -355,7 +355,7 @@ def test_a_commit_after_the_task_was_taken_and_claimed_again_changes_nothing(wor
     assert world.status(task_id) == "RUNNING"
     assert world.task(task_id).retry_count == 1
     world.deliver()
-    assert (world.status(task_id), RAN) == ("SUCCESS", [task_id, task_id])
+    assert (world.status(task_id), ran) == ("SUCCESS", [task_id, task_id])
     assert len(world.db.items("result#")) == 0
 
 
@@ -390,10 +390,10 @@ def test_an_invoke_whose_answer_is_lost_and_whose_event_comes_late_runs_nothing(
     world.sweep()
     assert world.status(task_id) == "PENDING"
     assert not world.deliver().begun
-    assert RAN == []
+    assert ran == []
     world.advance(10)
     world.run()
-    assert RAN == [task_id]
+    assert ran == [task_id]
 
 
 def test_an_invoke_whose_answer_is_lost_after_the_executor_began_releases_nothing(world: World) -> None:
@@ -416,7 +416,7 @@ def test_tasks_are_not_released_while_it_is_unknown_whether_their_lease_is_gone(
     assert world.status(task_id) == "RUNNING"
     assert len(world.leases()) == 1
     world.deliver()
-    assert (world.status(task_id), RAN) == ("SUCCESS", [task_id])
+    assert (world.status(task_id), ran) == ("SUCCESS", [task_id])
 
 
 def test_an_accepted_event_that_is_never_delivered_costs_nothing(world: World) -> None:
@@ -428,7 +428,7 @@ def test_an_accepted_event_that_is_never_delivered_costs_nothing(world: World) -
         world.reap()
     assert (world.status(task_id), world.task(task_id).retry_count) == ("PENDING", 0)
     world.run()
-    assert RAN == [task_id]
+    assert ran == [task_id]
 
 
 def test_ta12_five_polls_of_refused_invokes_eat_no_attempt(world: World) -> None:
@@ -441,7 +441,7 @@ def test_ta12_five_polls_of_refused_invokes_eat_no_attempt(world: World) -> None
     assert world.notes.count("DispatchFailures") == 5
     world.answers = []
     world.run()
-    assert sorted(RAN) == sorted(ids)
+    assert sorted(ran) == sorted(ids)
 
 
 def test_an_open_of_unknown_outcome_abandons_its_token(world: World) -> None:
@@ -453,7 +453,7 @@ def test_an_open_of_unknown_outcome_abandons_its_token(world: World) -> None:
     assert len([call for call in world.db.calls if on_lease("PutItem")(call)]) == 1
     assert world.events == []
     world.run()
-    assert RAN == [task_id]
+    assert ran == [task_id]
     world.lapse()
     world.reap()
     assert world.leases() == []
@@ -480,7 +480,7 @@ def test_a_poller_that_froze_in_its_claim_leaves_a_task_the_backstop_finds(world
     world.sweep(world.process("poller"))
     assert (world.status(task_id), world.task(task_id).retry_count) == ("PENDING", 0)
     world.run()
-    assert RAN == [task_id]
+    assert ran == [task_id]
 
 
 def test_the_backstop_waits_for_the_tasks_own_lock(world: World) -> None:
@@ -565,7 +565,7 @@ def test_a_cancel_of_a_task_being_claimed_reaches_its_holder(world: World) -> No
     operations(world).cancel(task_id, Operator("me"))
     assert world.status(task_id) == "RUNNING"
     world.deliver()
-    assert (world.status(task_id), world.item(task_id)["outcome"], RAN) == ("DONE", "cancelled", [])
+    assert (world.status(task_id), world.item(task_id)["outcome"], ran) == ("DONE", "cancelled", [])
 
 
 def test_a_cancelled_task_whose_worker_is_lost_ends_cancelled_and_is_not_run_again(world: World) -> None:

@@ -318,6 +318,11 @@ class MemoryDynamoDB:
         rows = [_index_entry(raw) for raw in self._items.values() if _in_index(raw)] if index else self._items.values()
         condition = arguments["KeyConditionExpression"]
         names, values = arguments.get("ExpressionAttributeNames", {}), arguments["ExpressionAttributeValues"]
+        start = arguments.get("ExclusiveStartKey")
+        if start is not None:
+            keys = {TABLE_KEY, *(INDEX_TYPES if index else ())}
+            if set(start) != keys or not Expression(condition, names, values).holds(dict(start)):
+                raise Invalid("the provided starting key is invalid, or outside the query's boundaries")
         matching = [row for row in rows if Expression(condition, names, values).holds(row)]
         matching.sort(key=_index_order if index else _table_order, reverse=not arguments.get("ScanIndexForward", True))
         return self._page(arguments, matching, _index_order if index else _table_order)
