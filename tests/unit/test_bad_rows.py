@@ -1,5 +1,5 @@
-"""Rows that others have damaged: they never stop a sweep or the reaper, and end parked with a reason, mended, or waiting
-at no further cost (issue: "a malformed row … is not touched again and again")."""
+"""Rows that others have damaged never stop a sweep or the reaper. They end parked with a reason, mended, or waiting at no
+further cost: none is touched again and again."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "L": (list,),
 }
 _REQUIRED = ("type", "queue", "status", "retryCount", "maxRetryNumber", "createdAt")
-_WHOLE = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "payloadBytes", "resultBytes", "depth", "unlinked")
+_COUNTS = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "unlinked", "depth")
+_WHOLE = (*_COUNTS, "payloadBytes", "resultBytes")
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ class Task:
 
 def check_form(task_id: str, item: Mapping[str, Any]) -> None:
     """Raise MalformedItem unless every known attribute has its type and the required ones are there."""
+    if "#" in task_id:
+        raise MalformedItem(task_id, "this is the id of a side item")
     for name in _REQUIRED:
         if item.get(name) is None:
             raise MalformedItem(task_id, f"{name} is missing")
