@@ -111,7 +111,7 @@ class ScriptedThreads(InlineThreads):
 
 
 class Recorder:
-    """An observer that remembers. `events` are (name, fields), `counts` sums of metrics without a type."""
+    """An observer that remembers. `events` are (name, fields), `values` are (metric, value, queue, type)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -120,14 +120,18 @@ class Recorder:
 
     def log(self, event: str, *, level: str = "INFO", **fields: Any) -> None:
         with self._lock:
-            self.events.append((event, {"level": level, **fields}))
+            told = {name: value for name, value in fields.items() if value is not None}
+            self.events.append((event, {"level": level, **told}))
 
     def measure(self, metric: str, value: float = 1, *, queue: str | None = None, type: str | None = None) -> None:
         with self._lock:
             self.values.append((metric, value, queue, type))
 
+    def flush_old(self) -> None:
+        return None
+
     def names(self) -> list[str]:
         return [event for event, _ in self.events]
 
     def count(self, metric: str) -> float:
-        return sum(value for name, value, _, type in self.values if name == metric and type is None)
+        return sum(value for name, value, _, _ in self.values if name == metric)

@@ -271,7 +271,7 @@ def test_the_logger_carries_the_ids() -> None:
         {
             "level": "WARNING",
             "message": "read 5 rows",
-            "station": "x",
+            "data": {"station": "x", "level": "odd"},
             "taskId": "t1",
             "type": "demo",
             "queue": "default",

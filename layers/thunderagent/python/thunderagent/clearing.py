@@ -15,7 +15,7 @@ from thunderagent.in_flight import InFlight
 from thunderagent.model import Task
 from thunderagent.states import TERMINAL
 from thunderagent.store import Store, Written
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 
 FORGET_SECONDS = 60.0  # how long a row that was dealt with is not looked at again
 
@@ -68,7 +68,7 @@ class Clearing:
         try:
             answer = self._store.apply(write)
             if isinstance(answer, Written):
-                self._observer.log(event, level=level, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
+                self._observer.log(event, level=level, **ids_of(task), **fields)
                 return answer.item
         except StoreError as error:
             self._observer.log(f"{event}_failed", level="WARNING", taskId=task.task_id, code=error.code)

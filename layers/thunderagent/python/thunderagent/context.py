@@ -20,7 +20,7 @@ from thunderagent.running_task import RunningTask
 from thunderagent.schema import OPEN_ITEM_BYTES, STEPS_KEPT
 from thunderagent.store import Refused, Written
 from thunderagent.submit import Submission, Submitter
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 from thunderagent.text import cut
 from thunderagent.transactions import Commits
 
@@ -57,7 +57,9 @@ class Context:
         self.tags: Mapping[str, str] = dict(task.item.get("tags", {}))
         self.deadline = running.started_at + timeout_seconds
         """When this attempt is over (epoch seconds)."""
-        self.logger = TaskLogger(observer, taskId=task.task_id, type=task.type, queue=task.queue, attempt=task.attempt)
+        self.traceparent: str | None = task.item.get("traceparent")
+        """The W3C trace context the task was submitted with: hand it on to what this handler calls."""
+        self.logger = TaskLogger(observer, **ids_of(task), attempt=task.attempt)
         self._running = running
         self._submitter = submitter
         self._relatives = relatives
@@ -265,7 +267,8 @@ class Steps:
 
 
 class TaskLogger:
-    """Lines of the task's own, with its ids. Messages may have %-arguments as in `logging`; fields must be JSON."""
+    """Lines of the task's own, with its ids. Messages may have %-arguments as in `logging`. Fields are JSON values and
+    stand below `data`, where they can be taken for nothing else."""
 
     def __init__(self, observer: Observer, **ids: Any) -> None:
         self._observer = observer
@@ -284,6 +287,8 @@ class TaskLogger:
         self._log("ERROR", message, arguments, fields)
 
     def _log(self, level: str, message: object, arguments: tuple[Any, ...], fields: Mapping[str, Any]) -> None:
-        text = str(message) % arguments if arguments else str(message)
-        own = {**fields, **self._ids, "message": text}
-        self._observer.log("task.message", **{**own, "level": level})
+        try:
+            text = str(message) % arguments if arguments else str(message)
+        except (TypeError, ValueError, KeyError):
+            text = f"{message} {arguments!r}"  # a slip in a log line is no reason for a retry
+        self._observer.log("task.message", level=level, **self._ids, message=text, data=dict(fields) or None)

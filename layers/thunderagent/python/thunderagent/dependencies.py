@@ -35,7 +35,7 @@ from thunderagent.schema import (
 )
 from thunderagent.states import Status
 from thunderagent.store import Store, Written
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 
 ROUNDS = 6  # looks at one child that keeps changing under us; each sends a transaction with its own retries
 LINK_ROUNDS = 40
@@ -425,7 +425,7 @@ class Dependencies:
         self._observer.log("dependencies.left_to_repair", level="WARNING", taskId=task_id, code=code)
 
     def _note(self, event: str, task: Task, *, level: str = "INFO", **fields: Any) -> None:
-        self._observer.log(event, level=level, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
+        self._observer.log(event, level=level, **ids_of(task), **fields)
 
 
 def _waits(child: Task) -> bool:

@@ -6,7 +6,6 @@ that reason, never a retry: the side effect is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -25,7 +24,7 @@ from thunderagent.running_task import RunningTask
 from thunderagent.schema import ERROR_MESSAGE_BYTES
 from thunderagent.states import TERMINAL
 from thunderagent.store import Refused, Store, Written
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 from thunderagent.text import cut
 
 HISTORY_MESSAGE_BYTES = 200  # of each line in `attempts`: every state change pays for the whole item
@@ -84,13 +83,11 @@ class Endings:
         *,
         relatives: Relatives | None,
         observer: Observer,
-        metric_type: Callable[[str], str],
     ) -> None:
         self._store = store
         self._bodies = bodies
         self._relatives = relatives
         self._observer = observer
-        self._metric_type = metric_type
 
     # ---- ends --------------------------------------------------------------------------------------------------------
 
@@ -301,9 +298,7 @@ class Endings:
         self._observer.log(
             f"task.{word}",
             level=level,
-            taskId=task.task_id,
-            type=task.type,
-            queue=task.queue,
+            **ids_of(task),
             attempt=task.attempt,
             seconds=round(seconds, 3),
             **fields,
@@ -313,13 +308,13 @@ class Endings:
         return word
 
     def _count(self, task: Task, metric: str, seconds: float) -> None:
-        self._observer.measure(metric, queue=task.queue)
         if metric == "Cancelled":
+            self._observer.measure("Cancelled", queue=task.queue)
             return
-        kind = self._metric_type(task.type)
-        self._observer.measure(metric, queue=task.queue, type=kind)
-        self._observer.measure("Duration", seconds, queue=task.queue)
-        self._observer.measure("Duration", seconds, queue=task.queue, type=kind)
+        self._observer.measure(metric, queue=task.queue, type=task.type)
+        self._observer.measure("Duration", seconds, queue=task.queue, type=task.type)
+        if metric == "Succeeded":
+            self._observer.measure("Failed", 0, queue=task.queue, type=task.type)  # see `metrics`: the failure rate
 
     def _attempt(self, running: RunningTask, word: str, failure: Failure | None = None) -> Attempt:
         return Attempt(

@@ -30,7 +30,7 @@ from thunderagent.schema import DEFER_SECONDS, FORMAT_VERSION
 from thunderagent.states import Status
 from thunderagent.store import Refused, Store, readable
 from thunderagent.submit import Submitter
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 from thunderagent.threads import HandlerInterrupted, Job, Threads, exit_process
 from thunderagent.transactions import Commits
 
@@ -41,7 +41,6 @@ LAST_INTERRUPT_SECONDS = 2.0
 RENEW_AGAIN_SECONDS = (0.5, 2.0)  # after a renewal or a start record that was not answered
 ENDING_WAIT_SECONDS = 0.25
 SHORTEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.005, 30.0
-METRIC_TYPES = 25  # Type is a metric dimension for so many types; the rest are `other`
 
 
 @dataclass(frozen=True)
@@ -124,9 +123,8 @@ class Runner:
         self.relatives = relatives
         self.task_seconds = task_seconds
         self.commits = Commits(bodies)
-        self.endings = Endings(store, bodies, relatives=relatives, observer=observer, metric_type=self._metric_type)
+        self.endings = Endings(store, bodies, relatives=relatives, observer=observer)
         self._end_process = end_process
-        self._named_types = frozenset(sorted(handlers)[:METRIC_TYPES])
 
     def run(self, batch: Batch, remaining_seconds: Callable[[], float] = lambda: math.inf) -> Summary:
         """Run the batch to its end. Never raises for a failing store: what was not answered is left to the reaper."""
@@ -147,9 +145,6 @@ class Runner:
             self.observer.log("batch.stuck", level="ERROR", threads=summary.stuck)
             self._end_process()
         return summary
-
-    def _metric_type(self, type_name: str) -> str:
-        return type_name if type_name in self._named_types else "other"
 
 
 @dataclass
@@ -206,6 +201,7 @@ class _BatchRun:
             self._start()
             if self._waiting or self._in_progress():
                 self._runner.threads.wait(self._pause())
+                self._runner.observer.flush_old()
             self._renew()
             self._watch_time()
         if not self._look_for_late_claims():
@@ -329,9 +325,7 @@ class _BatchRun:
 
     def _tell_start(self, running: RunningTask) -> None:
         task = running.task
-        self._runner.observer.log(
-            "task.started", level="DEBUG", taskId=task.task_id, type=task.type, queue=task.queue, attempt=task.attempt
-        )
+        self._runner.observer.log("task.started", level="DEBUG", **ids_of(task), attempt=task.attempt)
         if task.retry_count == 0 and task.lost == 0:
             waited = "dependsOn" in task.item or "dependsOnRef" in task.item
             due = task.due_at if waited else max(task.created_at, task.item.get("runAt", 0))

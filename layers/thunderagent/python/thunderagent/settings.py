@@ -45,6 +45,7 @@ class Settings:
     dispatch_shards: int = 4
     list_completed: bool = True
     log_level: str = "INFO"
+    log_debug_share: float = 0
     event_bus: str | None = None
     event_statuses: frozenset[str] = frozenset({"SUCCESS", "FAILED", "DONE"})
     failures_queue_url: str | None = None
@@ -71,6 +72,7 @@ ENVIRONMENT_NAMES: dict[str, str] = {
     "dispatch_shards": "DISPATCH_SHARDS",
     "list_completed": "LIST_COMPLETED",
     "log_level": "LOG_LEVEL",
+    "log_debug_share": "LOG_DEBUG_SHARE",
     "event_bus": "EVENT_BUS",
     "event_statuses": "EVENT_STATUSES",
     "failures_queue_url": "FAILURES_QUEUE_URL",
@@ -103,6 +105,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         dispatch_shards=int(_number(source, "DISPATCH_SHARDS", 4, minimum=1)),
         list_completed=_flag(source, "LIST_COMPLETED", default=True),
         log_level=(source.get("LOG_LEVEL") or "INFO").upper(),
+        log_debug_share=_number(source, "LOG_DEBUG_SHARE", 0, minimum=0),
         event_bus=source.get("EVENT_BUS") or None,
         event_statuses=_statuses(source.get("EVENT_STATUSES") or "SUCCESS,FAILED,DONE"),
         failures_queue_url=source.get("FAILURES_QUEUE_URL") or None,

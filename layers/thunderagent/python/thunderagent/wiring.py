@@ -140,16 +140,24 @@ class Parts:
 def parts_from_environment(*, threads: int = 10) -> Parts:
     """The parts of a deployed function, over botocore. Raises ConfigurationError."""
     settings = load_settings()
-    telemetry = Telemetry(service=settings.service_name, level=settings.log_level, clock_ms=_epoch_ms)
+    registry, randomness = load_registry(), SystemRandomness()
+    telemetry = Telemetry(
+        service=settings.service_name,
+        level=settings.log_level,
+        types=registry.types,
+        debug_share=settings.log_debug_share,
+        draw=lambda: randomness.uniform(0, 1),
+        clock_ms=_epoch_ms,
+    )
     seams = Seams(
         send=boto_send(boto_client("dynamodb", region=settings.region)),
         invoke=_LazyInvoke(settings.region),
         clock=SystemClock(),
-        randomness=SystemRandomness(),
+        randomness=randomness,
         threads=PoolThreads(threads),
         objects=_LazyObjects(settings.region, settings.bucket_name) if settings.bucket_name else None,
     )
-    return Parts(settings, seams, registry=load_registry(), telemetry=telemetry)
+    return Parts(settings, seams, registry=registry, telemetry=telemetry)
 
 
 def _epoch_ms() -> int:
