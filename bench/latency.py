@@ -26,7 +26,7 @@ from thunder.local.aws import client
 from thunderagent.client import ThunderClient
 from thunderagent.codec import from_item
 
-WARM_UP_TASKS = 5
+WARM_UP_SECONDS = 5  # containers start, connections open; a cold stack on a busy machine is another figure
 WAIT_SECONDS = 60
 BATCH_GET_KEYS = 100
 ENDED = {"SUCCESS", "FAILED", "DONE"}
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stack = LocalStack.of_record(given.state_dir / "local.json")
     with doorbell(stack, enabled=given.doorbell == "on"):
         stack.start_poller()
-        run(stack, rate=10, seconds=WARM_UP_TASKS / 10)  # containers start, connections open
+        run(stack, rate=given.rate, seconds=WARM_UP_SECONDS)
         waits = run(stack, rate=given.rate, seconds=given.seconds)
     print(json.dumps({"rate": given.rate, "doorbell": given.doorbell, **summary(waits)}))
 
