@@ -10,7 +10,7 @@ import pytest
 from tests.support.stores import Backend, embedded_backend, memory_backend, moto_backend
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: moto's mock reaches every botocore client of the process
 def _moto() -> Iterator[Backend]:
     with moto_backend() as backend:
         yield backend
