@@ -10,7 +10,7 @@ from typing import Any
 from thunderagent import http
 from thunderagent.bulk import Place
 from thunderagent.census import totals
-from thunderagent.errors import BodyMissing, InvalidInput, NotFound
+from thunderagent.errors import BodyMissing, ConfigurationError, InvalidInput, NotFound
 from thunderagent.http import Answer, Request
 from thunderagent.intake import Entry, submission_of, submit_batch
 from thunderagent.listing import Position, Selection, position_of, token_of
@@ -19,6 +19,7 @@ from thunderagent.operations import Operations, Operator
 from thunderagent.service import Service
 from thunderagent.states import Status
 from thunderagent.submit import Submitted
+from thunderagent.telemetry import Telemetry
 from thunderagent.validation import DOCUMENT_PATH, Operation, check_body, check_parameters, document, operations
 from thunderagent.views import queue_view, task_in_list
 from thunderagent.wiring import Parts, parts_from_environment
@@ -70,7 +71,15 @@ def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], req
     fields = {"requestId": request_id, "route": str(event.get("routeKey")), "status": answer.status}
     level = "ERROR" if answer.status == 500 else "WARNING"
     problem = {"errorType": type(error).__name__, "message": str(error)[:500]}
-    service().parts.telemetry.log("api.failed", level=level, **fields, **problem)
+    _telemetry().log("api.failed", level=level, **fields, **problem)
+
+
+def _telemetry() -> Telemetry:
+    """Also when what failed is the configuration itself."""
+    try:
+        return service().parts.telemetry
+    except ConfigurationError:
+        return Telemetry(service="ThunderAgent")
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,10 @@ class Call:
     def log(self, event: str, task: Task, **fields: Any) -> None:
         self.parts.telemetry.log(event, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
 
+    def log_operator(self, event: str, **fields: Any) -> None:
+        reason = self.body.get("reason") if self.operation.body else None
+        self.parts.telemetry.log(event, caller=self.request.caller, reason=reason, **fields)
+
     def submitted(self, submitted: Submitted) -> None:
         """Tell of a task that is new; one that was there before is no state change."""
         if not submitted.duplicate:
@@ -136,9 +149,13 @@ def submit_task(call: Call) -> Answer:
     submission = submission_of(call.body)
     submitted = call.service.submit(submission, key=call.idempotency_key, body=call.body)
     call.submitted(submitted)
-    # The caller has just sent the payload: no scope is needed to see it again, unless it is another task's.
+    return _submitted_answer(call, submitted)
+
+
+def _submitted_answer(call: Call, submitted: Submitted) -> Answer:
     if submitted.duplicate:
         return http.ok(call.view(submitted.task) | {"duplicate": True})
+    # The caller has just sent the payload: no scope is needed to see it again, unless it is another task's.
     location = f"{call.request.base_path}/tasks/{submitted.task.task_id}"
     return http.created(call.service.view(submitted.task), location=location)
 
@@ -271,9 +288,7 @@ def _bulk(call: Call, event: str, action: Callable[[Task], None], statuses: tupl
         action, selection, statuses=statuses, limit=body.get("limit", BULK_LIMIT), start=start, dry_run=dry_run
     )
     if page.done:
-        call.parts.telemetry.log(
-            event, done=page.done, failed=len(page.failed), caller=call.request.caller, queue=selection.queue
-        )
+        call.log_operator(event, done=page.done, failed=len(page.failed), queue=selection.queue)
     failed = [{"taskId": task_id, "error": http.detail_of(error)} for task_id, error in page.failed]
     answer: dict[str, Any] = {"matched": page.matched, "done": page.done, "failed": failed}
     if page.next is not None:
@@ -314,8 +329,8 @@ def put_queue(call: Call) -> Answer:
     changes = {name: value for name, value in call.body.items() if name != "reason"}
     entry = call.operator.entry("put_queue", call.parts.seams.clock.now())
     queue = call.parts.queues.put(call.parameters["queue"], changes, operator=entry)
-    call.parts.telemetry.log("queue.changed", queue=queue.name, caller=call.request.caller, settings=sorted(changes))
-    return http.ok(queue_view(queue, call.service.census.take([queue])[queue.name]))
+    call.log_operator("queue.changed", queue=queue.name, settings=sorted(changes))
+    return http.ok(queue_view(queue))  # no figures: to pause a queue must be quick, however it stands
 
 
 def get_stats(call: Call) -> Answer:
@@ -323,6 +338,40 @@ def get_stats(call: Call) -> Answer:
     figures = call.service.census.take(queues)
     views = [queue_view(queue, figures[queue.name]) for queue in queues]
     return http.ok({"queues": views, "totals": totals(figures.values())})
+
+
+# ---- schedules ------------------------------------------------------------------------------------------------------
+
+
+def list_schedules(call: Call) -> Answer:
+    return http.ok({"schedules": [schedule.view() for schedule in call.parts.schedules.all()]})
+
+
+def get_schedule(call: Call) -> Answer:
+    return http.ok(call.parts.schedules.get(call.parameters["name"]).view())
+
+
+def put_schedule(call: Call) -> Answer:
+    name = call.parameters["name"]
+    schedule, is_new = call.parts.schedules.put(name, call.body)
+    call.log_operator("schedule.put", schedule=name)
+    location = f"{call.request.base_path}/schedules/{name}"
+    return http.created(schedule.view(), location=location) if is_new else http.ok(schedule.view())
+
+
+def delete_schedule(call: Call) -> Answer:
+    call.parts.schedules.delete(call.parameters["name"])
+    call.log_operator("schedule.deleted", schedule=call.parameters["name"])
+    return http.no_content()
+
+
+def run_schedule(call: Call) -> Answer:
+    name = call.parameters["name"]
+    # As with a batch's entries, no single submit's key is ever equal to this one.
+    key = None if call.idempotency_key is None else f"{call.idempotency_key}\0{name}"
+    submitted = call.parts.schedules.run(name, key=key)
+    call.submitted(submitted)
+    return _submitted_answer(call, submitted)
 
 
 # ---- the service ----------------------------------------------------------------------------------------------------
@@ -358,6 +407,11 @@ CALLS: Mapping[str, Callable[[Call], Answer]] = {
     "GET /queues/{queue}": get_queue,
     "PUT /queues/{queue}": put_queue,
     "GET /stats": get_stats,
+    "GET /schedules": list_schedules,
+    "GET /schedules/{name}": get_schedule,
+    "PUT /schedules/{name}": put_schedule,
+    "DELETE /schedules/{name}": delete_schedule,
+    "POST /schedules/{name}/run": run_schedule,
     "GET /health": get_health,
     "GET /openapi.json": get_openapi,
 }

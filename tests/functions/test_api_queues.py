@@ -24,7 +24,7 @@ class TestSettings:
         api.call("PUT", "/queues/default", {"paused": True, "maxConcurrency": 5, "ratePerSecond": 1.5})
         queue = api.call("PUT", "/queues/default", {"paused": None, "burst": 3, "reason": "incident over"}).json
         assert (queue["paused"], queue["maxConcurrency"], queue["ratePerSecond"], queue["burst"]) == (False, 5, 1.5, 3)
-        assert api.call("GET", "/queues/default").json == queue
+        assert api.call("GET", "/queues/default").json.items() >= queue.items()
         (item,) = api.table.items("control#queue#").values()
         assert (item["operator"]["caller"], item["operator"]["reason"]) == (USER_ARN, "incident over")
 

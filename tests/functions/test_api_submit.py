@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from functions.api import handler
 from tests.support.api import Api
 from tests.support.events import v1_event, v2_event
 from tests.support.fakes import START
@@ -190,6 +191,14 @@ class TestRefused:
         assert (response.status, response.error["code"]) == (500, "internal_error")
         assert "division" not in response.text
         assert "division" in api.log.getvalue()
+
+    def test_a_function_without_its_environment_still_answers(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.delenv("TABLE_NAME", raising=False)
+        answer = handler.handler(v2_event("GET", "/health"), None)
+        assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (500, "internal_error")
+        assert "TABLE_NAME is not set" in capsys.readouterr().out
 
 
 class TestExactness:

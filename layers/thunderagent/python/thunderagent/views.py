@@ -68,8 +68,8 @@ def task_alone(task: Task, bodies: Bodies, dependencies: Dependencies, *, with_b
     return view
 
 
-def queue_view(queue: QueueSettings, figures: Figures) -> dict[str, Any]:
-    """A queue's settings, and how it stands."""
+def queue_view(queue: QueueSettings, figures: Figures | None = None) -> dict[str, Any]:
+    """A queue's settings, and how it stands where that was asked."""
     return {
         "queue": queue.name,
         "declared": "registry" if queue.declared else "api",
@@ -80,7 +80,7 @@ def queue_view(queue: QueueSettings, figures: Figures) -> dict[str, Any]:
         "maxBacklog": queue.max_backlog,
         "perKey": dict(queue.per_key) if queue.per_key is not None else None,
         "shards": queue.shards.write,
-        **figures.as_answer(),
+        **(figures.as_answer() if figures is not None else {}),
     }
 
 
