@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from thunderagent import expressions
+from thunderagent.clearing import OnEnd
 from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
 from thunderagent.model import LeaseToken, Task
 from thunderagent.schema import FORMAT_VERSION
@@ -79,8 +80,18 @@ class _Claims:
 class Claims:
     """Sends batches of tasks to executors, under one fresh lease each."""
 
-    def __init__(self, store: Store, invoke: Invoke, *, threads: Threads, owner: str, observer: Observer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        invoke: Invoke,
+        *,
+        threads: Threads,
+        owner: str,
+        on_end: OnEnd = lambda item: None,
+        observer: Observer,
+    ) -> None:
         self._store = store
+        self._on_end = on_end
         self._invoke = invoke
         self._threads = threads
         self._owner = owner
@@ -91,7 +102,7 @@ class Claims:
         gate = gate or OpenGate()
         token = LeaseToken(self._store.randomness.token())
         now = self._store.clock.now()
-        lock_time = now + lease_seconds(tasks, executor)
+        lock_time = round(now + lease_seconds(tasks, executor), 3)
         claim_until = now + CLAIM_UNTIL * (lock_time - now)
         tasks = gate.admit(tasks, token, claim_by=claim_until)
         if not tasks:
@@ -167,6 +178,7 @@ class Claims:
             "leaseToken": token,
             "profile": executor.name,
             "lockTime": lock_time,
+            "leaseSeconds": lease_seconds(travelling, executor),
             "taskIds": [task.task_id for task in travelling],
         }
         try:
@@ -212,7 +224,8 @@ class Claims:
             if isinstance(answer, Refused) and answer.reason is Refusal.CANCELLED and answer.item:
                 seen = Task.from_item(answer.item)
                 if seen.lease_token == token:
-                    self._store.apply(expressions.cancel_end(seen, attempt=None, layout=layout, now=now))
+                    ended = self._store.apply(expressions.cancel_end(seen, attempt=None, layout=layout, now=now))
+                    self._on_end(ended.item if isinstance(ended, Written) else None)
         except (StoreError, MalformedItem) as error:
             # its lease is gone: the backstop finds it once its own lockTime has passed
             self._observer.log("task.release_failed", level="WARNING", taskId=task.task_id, error=type(error).__name__)

@@ -97,6 +97,7 @@ class Parts:
             self.seams.invoke,
             threads=self.seams.threads,
             owner=self.seams.randomness.token()[:8],
+            on_end=self.dependencies.on_end,
             observer=self.telemetry,
         )
 
