@@ -1,5 +1,4 @@
-"""Rows that others have damaged never stop a sweep or the reaper. They end parked with a reason, mended, or waiting at no
-further cost: none is touched again and again."""
+"""Rows that others have damaged stop neither sweep nor reaper; they are parked with a reason, mended, or wait."""
 
 from __future__ import annotations
 
