@@ -55,6 +55,27 @@ class TestPending:
         api.call("PUT", "/queues/default", {"paused": True})
         assert why(api, task_id)["reason"] == "queue_paused"
 
+    @pytest.mark.parametrize("limit", ["maxConcurrency", "ratePerSecond"])
+    def test_a_limit_of_the_queue_that_nothing_was_written_about(self, api: Api, limit: str) -> None:
+        task_id = api.submit()
+        api.call("PUT", "/queues/default", {limit: 1})
+        assert why(api, task_id)["reason"] == "next_sweep"
+        holder = {"holder": running(api), "leaseToken": "l1", "fence": 0, "claimBy": START}
+        api.table.put({"taskId": "slot#default##0", **holder})
+        api.table.put({"taskId": "bucket#default#", "tokens": 0.25, "stamp": START, "takenBy": "x"})
+        answer = why(api, task_id)
+        if limit == "maxConcurrency":
+            assert answer == {
+                "reason": "concurrency_limit",
+                "detail": "queue default is at its concurrency limit of 1",
+            }
+        else:
+            assert answer == {
+                "reason": "rate_limit",
+                "detail": "queue default is at its rate limit of 1",
+                "until": START + 0.75,
+            }
+
     def test_no_handler(self, api: Api) -> None:
         assert why(api, api.submit(type="nobody.knows"))["reason"] == "no_handler"
 

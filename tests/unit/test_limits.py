@@ -14,7 +14,7 @@ from thunderagent.buckets import FAR_AHEAD_SECONDS, Bucket, Level
 from thunderagent.clock import SystemRandomness
 from thunderagent.codec import Item
 from thunderagent.errors import OutcomeUnknown
-from thunderagent.limits import CONCURRENCY, RATE
+from thunderagent.limits import CONCURRENCY, RATE, Obstacle, obstacle_now
 from thunderagent.model import Task
 from thunderagent.slots import REQUEST_SECONDS, is_free
 from thunderagent.threads import PoolThreads
@@ -381,12 +381,19 @@ def test_tokens_whose_write_stays_unknown_are_not_used() -> None:
 # ---- why -----------------------------------------------------------------------------------------------------------
 
 
-def test_explain_names_the_limit_and_reserves_nothing() -> None:
+def test_the_limit_in_a_tasks_way_is_named_by_a_look_that_writes_nothing() -> None:
     service = Service()
     poller = limited(service, maxConcurrency=1)
-    running, waiting = service.put(shard=0), service.put(shard=1)
-    limits = poller.doorbell._dispatcher.limits
-    assert limits.explain(Task.from_item(service.task(waiting))) is None
+    ids = [service.put(shard=0), service.put(shard=1)]
+
+    def obstacle(task_id: str) -> Obstacle | None:
+        return obstacle_now(poller.store, poller.queues.get("default"), Task.from_item(service.task(task_id)))
+
+    assert [obstacle(each) for each in ids] == [None, None]
     poller.sweeper.run_pass()
-    waiting = waiting if service.status(waiting) == "PENDING" else running
-    assert limits.explain(Task.from_item(service.task(waiting))) == CONCURRENCY
+    (waiting,) = [each for each in ids if service.status(each) == "PENDING"]
+    service.memory.calls.clear()
+    found = obstacle(waiting)
+    assert found is not None
+    assert found.reason == CONCURRENCY
+    assert service.memory.writes() == []

@@ -101,6 +101,19 @@ class _View:
         self.tokens -= 1
 
 
+def _look(store: Store, scope: Scope) -> _View:
+    most = scope.max_concurrency
+    slots = free_slots(store, scope.queue, scope.key, most, randomness=store.randomness) if most else []
+    level, item = scope.bucket.look(store) if scope.bucket else (None, None)
+    return _View(scope, deque(slots), level, item)
+
+
+def obstacle_now(store: Store, settings: QueueSettings | None, task: Task) -> Obstacle | None:
+    """The limit that would keep the task out if it were looked at now: for `why`. Reads only."""
+    looks = (_look(store, scope).obstacle(store.clock.now()) for scope in scopes_of(settings, task))
+    return next((obstacle for obstacle in looks if obstacle is not None), None)
+
+
 class Limits:
     """One per poller. `begin_pass` forgets what was seen; `reserve` and `admit` belong to the pass."""
 
@@ -130,12 +143,6 @@ class Limits:
         for view in views:
             view.reserve()
         return None
-
-    def explain(self, task: Task) -> str | None:
-        """The reason why a limit would keep the task out now, for `why`. Reads, reserves nothing."""
-        self.begin_pass()
-        obstacles = (self._view(scope).obstacle(self._store.clock.now()) for scope in self._scopes(task))
-        return next((obstacle.reason for obstacle in obstacles if obstacle is not None), None)
 
     def next_look(self, obstacle: Obstacle) -> float:
         """When a task kept out by a key's limit should be due again: in its turn, at most 60 s from now.
@@ -227,20 +234,8 @@ class Limits:
 
     def _view(self, scope: Scope) -> _View:
         if scope not in self._views:
-            slots = (
-                free_slots(
-                    self._store,
-                    scope.queue,
-                    scope.key,
-                    scope.max_concurrency,
-                    randomness=self._store.randomness,
-                )
-                if scope.max_concurrency
-                else []
-            )
-            level, item = scope.bucket.look(self._store) if scope.bucket else (None, None)
-            self._views[scope] = _View(scope, deque(slots), level, item)
-            if slots and scope in self._waiting:
+            view = self._views[scope] = _look(self._store, scope)
+            if view.slots and scope in self._waiting:
                 self._waiting[scope].step = SHORTEST_WAIT_SECONDS
         return self._views[scope]
 

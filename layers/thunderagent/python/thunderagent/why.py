@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from thunderagent.limits import obstacle_now
 from thunderagent.model import Task
 from thunderagent.queues import Queues, QueueSettings
 from thunderagent.registry import Registry
@@ -51,6 +52,7 @@ class Whys:
             or self._later(task, now)
             or self._paused(task)
             or self._no_handler(task)
+            or self._limited(task)
             or self._full(task)
             or Why("next_sweep", "due, and nothing is in its way: the next sweep takes it, in order of priority")
         )
@@ -114,6 +116,12 @@ class Whys:
         if profile is None:
             return f"no deployed handler has type {task.type}; the task waits and loses nothing"
         return f"type {task.type} belongs to executor profile {profile}, which is not deployed"
+
+    def _limited(self, task: Task) -> Why | None:
+        obstacle = obstacle_now(self._store, self._queues.get(task.queue), task)
+        if obstacle is None:
+            return None
+        return Why(obstacle.reason, self._deferral(task, obstacle.reason), obstacle.until)
 
     def _full(self, task: Task) -> Why | None:
         executor = self._settings.executors[str(self._registry.profile_of(task.type))]
