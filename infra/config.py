@@ -18,9 +18,11 @@ SCHEDULE_SECONDS = 60  # EventBridge's shortest rate
 SHORTEST_LEASE_SECONDS = 60  # Lambda refuses a shorter maximum event age for asynchronous invocations
 LONGEST_FUNCTION_SECONDS = 900
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
-FUNCTION_NAMES = ("api", "poller", "reaper")
+FUNCTION_NAMES = ("api", "poller", "reaper", "recorder")
+TERMINAL_STATUSES = ("SUCCESS", "FAILED", "DONE")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,79}")
+EVENT_BUS = re.compile(r"[A-Za-z0-9._/-]{1,256}|arn:[a-z-]+:events:[a-z0-9-]+:[0-9]{12}:event-bus/[A-Za-z0-9._/-]+")
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 T = TypeVar("T")
@@ -87,6 +89,20 @@ class Throttling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecorderSettings:
+    """What becomes of ended and removed tasks.
+
+    Ends in `event_statuses` (none: no events) are told on `event_bus` (a name or an ARN; None: a bus of the stack's
+    own). A batch that cannot be recorded is held back for `patience_seconds`, while the stream still has it; 0 where a
+    batch that is held back would block its shard for ever.
+    """
+
+    event_bus: str | None = None
+    event_statuses: tuple[str, ...] = TERMINAL_STATUSES
+    patience_seconds: int = 21_600
+
+
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentConfig:
     """One deployment: an environment of a named instance."""
 
@@ -96,6 +112,8 @@ class EnvironmentConfig:
     api: FunctionSize = FunctionSize(memory_mib=1024)
     poller: FunctionSize = FunctionSize()
     reaper: FunctionSize = FunctionSize()
+    recorder: FunctionSize = FunctionSize()
+    recording: RecorderSettings = RecorderSettings()
     protection: DataProtection = DataProtection()
     throttling: Throttling = Throttling()
     poll: PollSettings = PollSettings()
@@ -162,6 +180,7 @@ def _environment(instance: str, name: str, section: _Section) -> EnvironmentConf
         protection=_protection(section, base.protection),
         throttling=_throttling(section.section("throttling"), base.throttling),
         poll=_poll(section.section("poll"), base.poll),
+        recording=_recording(section.section("recording"), base.recording),
         **_functions(section.section("functions"), base),
         lease_grace_seconds=section.integer("leaseGraceSeconds", base.lease_grace_seconds, at_least=0, at_most=30),
         dispatch_shards=section.integer("dispatchShards", base.dispatch_shards, at_least=1, at_most=64),
@@ -255,6 +274,18 @@ def _poll(section: _Section, base: PollSettings) -> PollSettings:
     return poll
 
 
+def _recording(section: _Section, base: RecorderSettings) -> RecorderSettings:
+    recording = RecorderSettings(
+        event_bus=section.optional_text("eventBus", EVENT_BUS),
+        event_statuses=section.texts(
+            "eventStatuses", base.event_statuses, re.compile("|".join(TERMINAL_STATUSES)), may_be_empty=True
+        ),
+        patience_seconds=section.integer("patienceSeconds", base.patience_seconds, at_least=0, at_most=72_000),
+    )
+    section.refuse_unknown()
+    return recording
+
+
 def _memory(section: _Section, default: int) -> int:
     return section.integer("memoryMiB", default, at_least=128, at_most=10_240)
 
@@ -290,9 +321,16 @@ class _Section:
             raise self._refused(key, value, f"a text matching {pattern.pattern}, or null")
         return value
 
-    def texts(self, key: str, default: tuple[str, ...], pattern: re.Pattern[str] = re.compile(".+")) -> tuple[str, ...]:
+    def texts(
+        self,
+        key: str,
+        default: tuple[str, ...],
+        pattern: re.Pattern[str] = re.compile(".+"),
+        *,
+        may_be_empty: bool = False,
+    ) -> tuple[str, ...]:
         value = self._get(key, list(default))
-        if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
+        if not isinstance(value, list) or not (value or may_be_empty) or len(set(map(str, value))) < len(value):
             raise self._refused(key, value, "a list of different texts, at least one")
         for text in value:
             if not isinstance(text, str) or not pattern.fullmatch(text):

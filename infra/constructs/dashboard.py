@@ -20,6 +20,7 @@ class Watched:
     table: str
     api: str
     executors: Mapping[str, str]
+    failures: str
     functions: Mapping[str, str]
 
 

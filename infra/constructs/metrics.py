@@ -36,6 +36,10 @@ def function_metric(
     return _metric("AWS/Lambda", name, {"FunctionName": function}, statistic, period)
 
 
+def queue_metric(name: str, *, queue: str, statistic: str = "Maximum", period: Duration = MINUTE) -> cloudwatch.Metric:
+    return _metric("AWS/SQS", name, {"QueueName": queue}, statistic, period)
+
+
 def api_metric(name: str, *, api: str, statistic: str = "Sum", period: Duration = MINUTE) -> cloudwatch.Metric:
     return _metric("AWS/ApiGateway", name, {"ApiId": api}, statistic, period)
 

@@ -10,10 +10,18 @@ from constructs import Construct
 
 from infra.config import SCHEDULE_SECONDS
 from infra.constructs.dashboard import Watched, dashboard_rows
-from infra.constructs.metrics import FIVE_MINUTES, api_metric, function_metric, service_metric, table_metric
+from infra.constructs.metrics import (
+    FIVE_MINUTES,
+    api_metric,
+    function_metric,
+    queue_metric,
+    service_metric,
+    table_metric,
+)
 from thunderagent import schema
 
 HEARTBEAT_PERIOD = Duration.seconds(2 * SCHEDULE_SECONDS)  # twice the schedule: one late or lost beat is no alarm
+BEHIND_MILLISECONDS = 1_800_000
 HEARTBEAT_PERIODS = 2  # a stopped poller or reaper is an ALARM within five minutes
 
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -32,6 +40,9 @@ class Monitoring(Construct):
         self._failed_dispatches()
         self._failed_sweeps()
         self._expired_leases()
+        self._events_too_old()
+        self._violations()
+        self._unrecorded()
         for queue in watched.queues:
             self._failed_tasks(queue)
         for profile, function in watched.executors.items():
@@ -91,6 +102,49 @@ class Monitoring(Construct):
             service_metric("LeasesExpired", service=self._watched.service, period=FIVE_MINUTES),
             advice="Executors died with their tasks, or stopped their heartbeat. Look in the executor's log group for "
             "a crash, a timeout or exhausted memory; the tasks run again, or end FAILED as worker_lost.",
+        )
+
+    def _events_too_old(self) -> None:
+        self._alarm(
+            "EventsTooOld",
+            service_metric("EventsTooOld", service=self._watched.service, period=FIVE_MINUTES),
+            advice="Batches waited for an executor longer than their lease, and Lambda dropped them; their tasks were "
+            "taken back unharmed. Raise the account's Lambda concurrency or the reserved one, or lower maxInFlight.",
+        )
+
+    def _violations(self) -> None:
+        self._alarm(
+            "AuditViolations",
+            service_metric("AuditViolations", service=self._watched.service, period=FIVE_MINUTES),
+            advice="The auditor found what must never be. The reaper's (or recorder's) log group has a line "
+            "`audit.violation` with the invariant and the id; docs/audit.md says what each means. `thunder doctor "
+            "--audit` looks at the whole table.",
+        )
+
+    def _unrecorded(self) -> None:
+        self._alarm(
+            "Undelivered",
+            service_metric("Undelivered", service=self._watched.service, period=FIVE_MINUTES),
+            advice="Completion events or archive lines could not be delivered and were given up. The recorder's log "
+            "group names each as `record.given_up`; docs/recorder.md says how to record them from the failure queue.",
+        )
+        self._alarm(
+            "RecorderFailures",
+            queue_metric("ApproximateNumberOfMessagesVisible", queue=self._watched.failures, period=FIVE_MINUTES),
+            advice="The recorder's failure queue is not empty: records wait there for somebody to look, 14 days at "
+            "most. docs/recorder.md says how to record them again; purge the queue when that is done.",
+        )
+        self._alarm(
+            "RecorderBehind",
+            function_metric(
+                "IteratorAge",
+                function=self._watched.functions["recorder"],
+                statistic="Maximum",
+                period=FIVE_MINUTES,
+            ),
+            threshold=BEHIND_MILLISECONDS,
+            advice="The recorder is more than half an hour behind the table's stream, which keeps records for a day. "
+            "Read its log group: S3, EventBridge or a permission may fail it; it goes on by itself afterwards.",
         )
 
     def _executor_errors(self, profile: str, function: str) -> None:

@@ -15,6 +15,7 @@ from thunderagent import schema
 
 LOGICAL_ID = "TaskBucket"
 BODIES = "bodies/"
+ARCHIVE = "archive/"
 REPORTS = "reports/"
 
 LONGEST_DELAY_DAYS = 366  # a task may be due a year from now
@@ -58,7 +59,7 @@ def grant_objects(bucket: s3.IBucket, role: iam.Role, prefix: str, actions: Sequ
     )
     role.add_to_policy(statement)
     finding = f"IAM5[Resource::{_arn_as_found(bucket, role)}/{prefix}*]"
-    acknowledge(role, {finding: "Keys are made from task ids, which nobody knows beforehand; the prefix is the bound."})
+    acknowledge(role, {finding: "Keys are made at run time: nobody knows them beforehand; the prefix is the bound."})
 
 
 def _arn_as_found(bucket: s3.IBucket, role: iam.Role) -> str:

@@ -22,6 +22,7 @@ from infra.constructs.layers import Layers
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.poller import Poller
 from infra.constructs.reaper import Reaper
+from infra.constructs.recorder import Recorder
 from infra.constructs.service_function import HouseDefaults
 from infra.routes import read_routes
 
@@ -51,8 +52,8 @@ RETENTION = {
 class ServiceStack(Stack):
     """The running service on a table and a bucket given to it.
 
-    `executors`, `poller`, `reaper` and `api` are attributes, so that an application built on this stack can grant its
-    handlers what they need: `stack.executors["default"].role`.
+    `executors`, `poller`, `reaper`, `recorder` and `api` are attributes, so that an application built on this stack can
+    grant its handlers what they need: `stack.executors["default"].role`.
     """
 
     def __init__(
@@ -93,6 +94,18 @@ class ServiceStack(Stack):
             table=table,
             bucket=bucket,
             executors_json=executors_json,
+            undelivered=self.undelivered,
+        )
+        self.recorder = Recorder(
+            self,
+            "Recorder",
+            house=self._house,
+            size=config.recorder,
+            settings=config.recording,
+            table=table,
+            bucket=bucket,
+            executors_json=executors_json,
+            enforce_tls=config.enforce_tls,
         )
         self.api = Api(
             self,
@@ -190,10 +203,12 @@ class ServiceStack(Stack):
             table=self._table.table_name,
             api=self.api.http_api.http_api_id,
             executors={name: executor.function.function_name for name, executor in self.executors.items()},
+            failures=self.recorder.failures.queue_name,
             functions={
                 "api": self.api.function.function_name,
                 "poller": self.poller.function.function_name,
                 "reaper": self.reaper.function.function_name,
+                "recorder": self.recorder.function.function_name,
                 **({"doorbell": self.doorbell.function.function_name} if self.doorbell else {}),
             },
         )

@@ -43,12 +43,18 @@ def properties(template: Mapping[str, Any], resource_type: str) -> list[dict[str
 
 def functions(template: Mapping[str, Any]) -> dict[str, Resource]:
     """The functions by what they are: api, poller, doorbell, reaper, executor."""
-    kinds = ("Api", "Poller", "Doorbell", "Reaper", "Executor")
+    kinds = ("Api", "Poller", "Doorbell", "Reaper", "Recorder", "Executor")
     found = {}
     for id, resource in of_type(template, "AWS::Lambda::Function").items():
         (kind,) = (kind for kind in kinds if id.startswith(kind))
         found[kind.lower()] = {**resource["Properties"], "LogicalId": id}
     return found
+
+
+def queue_named(prefix: str, template: Mapping[str, Any]) -> str:
+    """The logical id of the one queue whose id begins so."""
+    (id,) = (id for id in of_type(template, "AWS::SQS::Queue") if id.startswith(prefix))
+    return id
 
 
 def readable(value: Any) -> Any:

@@ -19,14 +19,15 @@ HEARTBEATS = {"PollerHeartbeat", "ReaperHeartbeat"}
 SERVICE_METRICS = HEARTBEATS | {
     "Submitted", "Claimed", "ClaimConflicts", "DispatchFailures", "Succeeded", "Retried", "Failed", "Cancelled",
     "LeasesExpired", "HeartbeatsLost", "QueueLatency", "Duration", "Backlog", "OldestDueAge", "Running", "WriteUnits",
-    "ReadUnits", "AuditViolations",
+    "ReadUnits", "AuditViolations", "Blocked", "Undelivered", "EventsTooOld",
     "SweepsFailed",  # TA-08: an index that cannot be read is a metric of its own
 }  # fmt: skip
 EXPECTED = {
     "PollerStopped", "ReaperStopped", "TasksFaileddefault", "DispatchFailures", "LeasesExpired",
-    "ExecutorErrorsdefault", "FunctionErrorsapi", "FunctionErrorspoller", "FunctionErrorsreaper", "TableReadThrottled",
-    "FunctionErrorsdoorbell", "SweepsFailed",
-    "TableWriteThrottled", "IndexReadThrottled", "IndexWriteThrottled", "ApiServerErrors",
+    "ExecutorErrorsdefault", "FunctionErrorsapi", "FunctionErrorspoller", "FunctionErrorsreaper",
+    "FunctionErrorsrecorder", "EventsTooOld", "AuditViolations", "Undelivered", "RecorderFailures", "RecorderBehind",
+    "TableReadThrottled", "FunctionErrorsdoorbell", "SweepsFailed", "TableWriteThrottled", "IndexReadThrottled",
+    "IndexWriteThrottled", "ApiServerErrors",
 }  # fmt: skip
 
 OPERATORS = {
@@ -130,6 +131,9 @@ def test_ta38_alarms_watch_one_metric_by_the_dimensions_it_is_emitted_with(synth
             case "AWS/DynamoDB":
                 assert set(dimensions) - {"GlobalSecondaryIndexName"} == {"TableName"}
                 assert "TaskTable" in dimensions["TableName"]
+            case "AWS/SQS":
+                assert set(dimensions) == {"QueueName"}
+                assert "RecorderFailures" in dimensions["QueueName"]
             case "AWS/ApiGateway":
                 assert dimensions == {"ApiId": "{HttpApi}"}
             case other:

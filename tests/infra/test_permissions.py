@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.templates import Synthesised, functions, of_type, readable
+from tests.infra.templates import Synthesised, functions, of_type, queue_named, readable
 
 ITEMS = ["BatchGetItem", "ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem"]
 OWN_LOGS = {"{logs}": ["logs:CreateLogStream", "logs:PutLogEvents"]}
@@ -46,9 +46,19 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
     },
     "reaper": {
         **OWN_LOGS,
-        "{table}": dynamodb(*ITEMS),
+        "{table}": dynamodb(*ITEMS, "Scan"),
         "{table}/index/dispatch-index": dynamodb("Query"),
         "{bucket}/bodies/*": ["s3:DeleteObject"],
+        "{undelivered}": ["sqs:DeleteMessage", "sqs:ReceiveMessage"],
+    },
+    "recorder": {
+        **OWN_LOGS,
+        "{table}": dynamodb("BatchGetItem", "DeleteItem", "GetItem", "UpdateItem"),
+        "{stream}": dynamodb("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"),
+        "{bucket}/archive/*": ["s3:PutObject"],
+        "{bucket}/bodies/*": ["s3:DeleteObject"],
+        "{bus}": ["events:PutEvents"],
+        "{failures}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"],
     },
 }
 
@@ -59,11 +69,11 @@ def test_each_role_may_do_exactly_this(function: str, synthesised: Synthesised) 
 
 
 def test_no_action_is_a_wildcard_and_no_resource_is_everything(synthesised: Synthesised) -> None:
-    """The only `*` are after a bucket prefix, because keys are made from task ids."""
+    """The only `*` are after a bucket prefix, because keys are made at run time."""
     for function in ALLOWED:
         for resource, actions in allowed(synthesised.service, function).items():
             assert not [action for action in actions if "*" in action]
-            assert "*" not in resource.removesuffix("/bodies/*").removesuffix("/reports/*")
+            assert "*" not in resource.removesuffix("/bodies/*").removesuffix("/reports/*").removesuffix("/archive/*")
 
 
 def test_no_role_has_a_managed_policy(synthesised: Synthesised) -> None:
@@ -99,11 +109,13 @@ def allowed(service: dict[str, Any], function: str) -> dict[str, list[str]]:
 
 
 def plain(service: dict[str, Any], found: dict[str, Any], function: dict[str, Any], resource: str) -> str:
-    (queue,) = of_type(service, "AWS::SQS::Queue")
+    (bus,) = of_type(service, "AWS::Events::EventBus")
     names = {
         f"{function['LoggingConfig']['LogGroup']['Ref']}.Arn": "{logs}",
         f"{found['executor']['LogicalId']}.Arn": "{executor}",
-        f"{queue}.Arn": "{undelivered}",
+        f"{queue_named('Undelivered', service)}.Arn": "{undelivered}",
+        f"{queue_named('Recorder', service)}.Arn": "{failures}",
+        f"{bus}.Arn": "{bus}",
     }
     if resource.startswith("<"):
         exported, _, rest = resource[1:].partition(">")

@@ -8,11 +8,11 @@ import pytest
 
 from infra.assets import Project
 from infra.routes import read_routes
-from tests.infra.templates import Synthesise, Synthesised, functions, of_type, properties, readable
+from tests.infra.templates import Synthesise, Synthesised, functions, of_type, properties, queue_named, readable
 from thunderagent.settings import ENVIRONMENT_NAMES, load_settings
 
 # Lambda sets it; a function may not.
-SET_BY_LAMBDA = {"AWS_REGION"}
+SET_BY_LAMBDA = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
 REFUSED_BY_THE_EMBEDDED_AWS = {
     "AWS::CloudWatch::CompositeAlarm",
     "AWS::CloudWatch::AnomalyDetector",
@@ -47,7 +47,7 @@ def variables(function: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_function_is_made_the_same_way(synthesised: Synthesised) -> None:
     found = functions(synthesised.service)
-    assert set(found) == {"api", "poller", "doorbell", "reaper", "executor"}
+    assert set(found) == {"api", "poller", "doorbell", "reaper", "recorder", "executor"}
     layers = set(of_type(synthesised.service, "AWS::Lambda::LayerVersion"))
     assert len(layers) == 3
     for name, function in found.items():
@@ -67,7 +67,8 @@ def test_the_environment_is_what_the_settings_read(synthesised: Synthesised) -> 
     common |= {"DISPATCH_SHARDS", "LIST_COMPLETED", "LOG_LEVEL"}
     assert {name: names - common for name, names in given.items()} == {
         "api": set(),
-        "reaper": set(),
+        "reaper": {"UNDELIVERED_QUEUE_URL"},
+        "recorder": {"EVENT_BUS", "EVENT_STATUSES", "FAILURES_QUEUE_URL", "RECORDER_PATIENCE_SECONDS"},
         "poller": {name for name in known if name.startswith("POLL_")},
         "doorbell": {"POLL_BATCH_SIZE"},
         "executor": {"EXECUTOR_PROFILE", "LEASE_SECONDS"},
@@ -103,7 +104,7 @@ def test_ta03_the_platform_never_runs_an_event_again(synthesised: Synthesised) -
     executor = configs[found["executor"]["LogicalId"]]
     lease_seconds = int(variables(found["executor"])["LEASE_SECONDS"])
     assert 60 <= executor["MaximumEventAgeInSeconds"] <= lease_seconds
-    (queue,) = of_type(synthesised.service, "AWS::SQS::Queue")
+    queue = queue_named("Undelivered", synthesised.service)
     assert readable(executor["DestinationConfig"]["OnFailure"]["Destination"]) == f"{queue}.Arn"
 
 
@@ -181,9 +182,9 @@ def test_ta39_two_instances_share_no_name(prod: Synthesised, synthesise: Synthes
 def test_ta39_every_log_group_has_its_retention(synthesised: Synthesised) -> None:
     days = {"ThunderAgent-local": 1, "ThunderAgent-dev": 7, "ThunderAgent-prod": 90}[synthesised.names[1]]
     groups = of_type(synthesised.service, "AWS::Logs::LogGroup")
-    assert [group["Properties"]["RetentionInDays"] for group in groups.values()] == [days] * 6
+    assert [group["Properties"]["RetentionInDays"] for group in groups.values()] == [days] * 7
     used = [function["LoggingConfig"]["LogGroup"]["Ref"] for function in functions(synthesised.service).values()]
-    assert len(set(used)) == 5
+    assert len(set(used)) == 6
     assert set(used) < set(groups)
 
 

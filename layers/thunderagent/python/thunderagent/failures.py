@@ -11,7 +11,6 @@ from thunderagent.stream import key_of
 from thunderagent.telemetry import Observer
 
 MESSAGE_BYTES = 250_000  # SQS took 256 KiB for years, and some queues still do
-METRIC = "Undelivered"
 
 SendMessage = Callable[[str], None]
 """Puts one message into the queue of failures. Raises a StoreError."""
