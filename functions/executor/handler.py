@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 from thunderagent.errors import InvalidInput
+from thunderagent.leased_batch import Batch
 from thunderagent.registry import load_handlers
-from thunderagent.runner import Batch, Runner
+from thunderagent.runner import Runner
 from thunderagent.schema import EXECUTOR_MARGIN_SECONDS
 from thunderagent.threads import exit_process
 from thunderagent.wiring import Parts, parts_from_environment

@@ -10,9 +10,10 @@ from tests.support.fakes import START, FakeClock, FakeRandomness, InlineThreads,
 from tests.support.memory_dynamodb import MemoryDynamoDB
 from thunderagent import expressions
 from thunderagent.codec import Item
+from thunderagent.leased_batch import Batch, Summary
 from thunderagent.model import LeaseToken, TaskId
 from thunderagent.registry import Registry, handlers_in
-from thunderagent.runner import Batch, Runner, Summary
+from thunderagent.runner import Runner
 from thunderagent.schema import Layout, lease_id
 from thunderagent.settings import Settings
 from thunderagent.store import Written

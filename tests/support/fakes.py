@@ -80,6 +80,9 @@ class InlineThreads:
     def wait(self, seconds: float) -> None:
         self._clock.sleep(seconds)
 
+    def wake(self) -> None:
+        """Nobody ever waits while somebody else runs."""
+
 
 class ScriptedThreads(InlineThreads):
     """One thread, time under the test's hand: each started function takes the next of `durations` (the last one for

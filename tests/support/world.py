@@ -16,9 +16,10 @@ from tests.support.fakes import FakeClock, FakeRandomness, InlineThreads, Record
 from tests.support.memory_dynamodb import Call, MemoryDynamoDB
 from thunderagent.codec import Item
 from thunderagent.errors import DispatchError
+from thunderagent.leased_batch import Batch, Summary
 from thunderagent.model import Lease, Task
 from thunderagent.registry import Registry
-from thunderagent.runner import Batch, Runner, Summary
+from thunderagent.runner import Runner
 from thunderagent.settings import Executor, Settings
 from thunderagent.submit import Submission
 from thunderagent.wiring import Parts, Seams

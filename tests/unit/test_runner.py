@@ -15,11 +15,11 @@ from tests.support.memory_dynamodb import Call, Fault
 from thunderagent.clock import SystemClock
 from thunderagent.context import Context
 from thunderagent.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreRefused
+from thunderagent.leased_batch import Batch
 from thunderagent.model import LeaseToken, TaskId
 from thunderagent.outcomes import Done, Fail, RetryLater
 from thunderagent.registry import task
 from thunderagent.retry import Backoff
-from thunderagent.runner import Batch
 from thunderagent.schema import lease_id
 from thunderagent.threads import PoolThreads
 

@@ -19,7 +19,7 @@ from thunderagent.expressions import Result
 from thunderagent.jsontext import dumps
 from thunderagent.model import Attempt, Failure, Task
 from thunderagent.outcomes import Done, Fail, HandlerOutcome, RetryLater
-from thunderagent.retry import Backoff, delay_seconds
+from thunderagent.retry import Backoff, can_start, delay_seconds
 from thunderagent.running_task import RunningTask
 from thunderagent.schema import ERROR_MESSAGE_BYTES
 from thunderagent.states import TERMINAL
@@ -41,6 +41,11 @@ class TimedOut:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """The handler was cut off because its process is to end. That is no fault of its own: nothing is charged."""
+
+
+@dataclass(frozen=True)
 class Raised:
     error: BaseException
 
@@ -50,7 +55,7 @@ class Returned:
     value: object
 
 
-Verdict = Returned | Raised | TimedOut
+Verdict = Returned | Raised | TimedOut | Stopped
 
 
 @dataclass(frozen=True)
@@ -120,17 +125,8 @@ class Endings:
 
     def hand_back(self, running: RunningTask, *, wait_seconds: float | None = None, why: str) -> str:
         """Release a task unharmed: nothing is charged. By default it is due again after 1-5 s."""
-        now = self._store.clock.now()
-        wait = self._store.randomness.uniform(*RELEASE_JITTER_SECONDS) if wait_seconds is None else wait_seconds
-        write = expressions.release(
-            running.task,
-            running.lease.token,
-            due_at=_due(running.task, now + wait),
-            layout=self._store.layout,
-            now=now,
-        )
         try:
-            return self._write(running, _End("released", write, level="DEBUG"), why=why)
+            return self._write(running, self._release(running, wait_seconds), why=why)
         except StoreError as error:
             return self._unanswered(running, error)
 
@@ -145,12 +141,26 @@ class Endings:
             case TimedOut(seconds):
                 message = f"the handler did not end within its {seconds:g} s"
                 return self._retry(running, Failure("Timeout", message, "timeout"), backoff, word="timed_out")
+            case Stopped():
+                return self._release(running, None, level="WARNING")
             case Returned(HandlerOutcome() as outcome) | Raised(HandlerOutcome() as outcome):
                 return self._end_by_outcome(running, outcome)
             case Raised(error):
                 return self._retry(running, failure_of(error), backoff, where=_where(error.__traceback__))
             case Returned(value):
                 return self._commit(running, value)
+
+    def _release(self, running: RunningTask, wait_seconds: float | None, *, level: str = "DEBUG") -> _End:
+        now = self._store.clock.now()
+        wait = self._store.randomness.uniform(*RELEASE_JITTER_SECONDS) if wait_seconds is None else wait_seconds
+        write = expressions.release(
+            running.task,
+            running.lease.token,
+            due_at=_due(running.task, now + wait),
+            layout=self._store.layout,
+            now=now,
+        )
+        return _End("released", write, level=level)
 
     def _end_by_outcome(self, running: RunningTask, outcome: HandlerOutcome) -> _End:
         match outcome:
@@ -224,7 +234,7 @@ class Endings:
         due_at = round(now + delay_seconds(backoff, task.retry_count, self._store.randomness), 3)
         if task.retry_count >= task.max_retry_number:
             return self._fail(running, failure, where=where)
-        if task.deadline is not None and due_at >= task.deadline:
+        if not can_start(due_at, task.deadline):
             message = cut(f"no retry can start before the deadline; {failure.message}", ERROR_MESSAGE_BYTES)
             return self._fail(running, Failure(failure.type, message, "deadline"))
         attempt = self._attempt(running, "timeout" if failure.reason == "timeout" else "error", failure)

@@ -18,7 +18,7 @@ from thunderagent.errors import MalformedItem, StoreError, StoreRefused
 from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
-from thunderagent.retry import delay_seconds
+from thunderagent.retry import can_start, delay_seconds
 from thunderagent.schema import LEASE_SHARDS, PRIORITIES, blocked_key, lease_id, lease_key, open_key, running_key
 from thunderagent.settings import Settings
 from thunderagent.states import Status
@@ -193,7 +193,7 @@ class Reaper:
         delay = delay_seconds(self._registry.backoff_of(task.type), task.retry_count, self._store.randomness)
         due_at = round(now + delay, 3)
         spent = task.retry_count >= task.max_retry_number
-        if spent or (task.deadline is not None and due_at >= task.deadline):
+        if spent or not can_start(due_at, task.deadline):
             failure = Failure("WorkerLost", _lost_message(task, spent), reason=WORKER_LOST)
             write = expressions.reap_failed(task, failure=failure, attempt=attempt, layout=layout, now=now)
             return _Reset(write, lambda: self._told_failed(task), now)

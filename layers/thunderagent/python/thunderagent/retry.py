@@ -65,3 +65,9 @@ DEFAULT_BACKOFF = Backoff()
 def delay_seconds(backoff: Backoff, retries: int, randomness: Randomness) -> float:
     """The wait before the next attempt, `retries` having been spent before: full jitter, at the cap as well."""
     return randomness.uniform(0, backoff.ceiling(max(0, retries)))
+
+
+def can_start(due_at: float, deadline: float | None) -> bool:
+    """Whether a retry that is due then can ever be claimed: a claim needs a deadline that is still ahead of it
+    (`expressions.before_deadline`), so one due at its deadline cannot."""
+    return deadline is None or due_at < deadline

@@ -8,31 +8,24 @@ write was answered.
 from __future__ import annotations
 
 import math
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from collections import deque
+from collections.abc import Callable, Mapping
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
-from thunderagent.codec import Item
-from thunderagent.context import Context
-from thunderagent.endings import Endings, Raised, Relatives, Returned, TimedOut, Verdict
-from thunderagent.errors import BodyMissing, InvalidInput, OutcomeUnknown, StoreError, StoreThrottled
+from thunderagent.endings import Endings, Relatives
+from thunderagent.errors import OutcomeUnknown, StoreError, StoreThrottled
+from thunderagent.handler_call import Caller, HandlerCall
 from thunderagent.held_lease import HeldLease
-from thunderagent.jsontext import loads
-from thunderagent.model import LeaseToken, Task, TaskId
-from thunderagent.outcomes import BadPayload, Fail
+from thunderagent.holdings import Holdings
+from thunderagent.leased_batch import Batch, Summary, Tally
+from thunderagent.model import Task
 from thunderagent.registry import Handler
 from thunderagent.running_task import RunningTask
-from thunderagent.schema import DEFER_SECONDS, FORMAT_VERSION
-from thunderagent.states import Status
-from thunderagent.store import Refused, Store, readable
+from thunderagent.store import Refused, Store
 from thunderagent.submit import Submitter
 from thunderagent.telemetry import Observer, ids_of
-from thunderagent.threads import HandlerInterrupted, Job, Threads, exit_process
-from thunderagent.transactions import Commits
+from thunderagent.threads import Threads, exit_process
 
 FIT_MARGIN_SECONDS = 15.0  # beyond its timeout, what must be left of the invocation for a task to start
 INTERRUPT_SECONDS = 5.0  # how long an interrupted handler may take to unwind before its end is written without it
@@ -41,53 +34,6 @@ LAST_INTERRUPT_SECONDS = 2.0
 RENEW_AGAIN_SECONDS = (0.5, 2.0)  # after a renewal or a start record that was not answered
 ENDING_WAIT_SECONDS = 0.25
 SHORTEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.005, 30.0
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The event an executor is given: a lease, and the tasks claimed under it."""
-
-    token: LeaseToken
-    task_ids: tuple[TaskId, ...]
-    lock_time: float
-    lease_seconds: float | None = None
-
-    @staticmethod
-    def from_event(event: Any) -> Batch:
-        """Read an event. Raises InvalidInput for anything that is not one."""
-        if not isinstance(event, Mapping) or event.get("formatVersion") != FORMAT_VERSION:
-            raise InvalidInput(f"not a batch of format version {FORMAT_VERSION}")
-        token, task_ids, lock_time = event.get("leaseToken"), event.get("taskIds"), event.get("lockTime")
-        if not isinstance(token, str) or not token:
-            raise InvalidInput("leaseToken is missing", path="leaseToken")
-        if not isinstance(task_ids, list) or not all(isinstance(each, str) and each for each in task_ids):
-            raise InvalidInput("taskIds is not a list of ids", path="taskIds")
-        if not _is_time(lock_time):
-            raise InvalidInput("lockTime is not a number", path="lockTime")
-        asked = event.get("leaseSeconds")
-        return Batch(
-            LeaseToken(token),
-            tuple(TaskId(each) for each in dict.fromkeys(task_ids)),
-            float(lock_time),
-            float(asked) if _is_time(asked) and asked > 0 else None,
-        )
-
-
-def _is_time(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
-
-
-@dataclass
-class Summary:
-    """What became of a batch. `ends` counts tasks by the word for their end; `stuck` threads outlived their time."""
-
-    begun: bool = False
-    settled: bool = False
-    stuck: int = 0
-    ends: Counter[str] = field(default_factory=Counter)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"begun": self.begun, "settled": self.settled, "stuck": self.stuck, "ends": dict(self.ends)}
 
 
 class Runner:
@@ -113,21 +59,27 @@ class Runner:
         end_process: Callable[[], None] = exit_process,
     ) -> None:
         self.store = store
-        self.bodies = bodies
         self.handlers = handlers
         self.threads = threads
         self.concurrency = concurrency
         self.lease_seconds = lease_seconds
         self.observer = observer
-        self.submitter = submitter
-        self.relatives = relatives
         self.task_seconds = task_seconds
-        self.commits = Commits(bodies)
+        self.caller = Caller(bodies, submitter=submitter, relatives=relatives, observer=observer)
         self.endings = Endings(store, bodies, relatives=relatives, observer=observer)
         self._end_process = end_process
 
-    def run(self, batch: Batch, remaining_seconds: Callable[[], float] = lambda: math.inf) -> Summary:
-        """Run the batch to its end. Never raises for a failing store: what was not answered is left to the reaper."""
+    def run(
+        self,
+        batch: Batch,
+        remaining_seconds: Callable[[], float] = lambda: math.inf,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Summary:
+        """Run the batch to its end. Never raises for a failing store: what was not answered is left to the reaper.
+
+        `remaining_seconds` is the life left to this process, of which the last `LAST_SECONDS` are for recording. Once
+        `stopping` says yes, what waits goes back; what runs may go on while time remains, and is then released.
+        """
         summary = Summary()
         try:
             seconds = batch.lease_seconds or self.lease_seconds
@@ -140,29 +92,11 @@ class Runner:
             self.observer.log("batch.not_begun", reason=lease.reason.value, tasks=len(batch.task_ids))
             return summary
         summary.begun = True
-        _BatchRun(self, lease, batch, remaining_seconds, summary).run()
+        _BatchRun(self, lease, batch, remaining_seconds, stopping, summary).run()
         if summary.stuck:
             self.observer.log("batch.stuck", level="ERROR", threads=summary.stuck)
             self._end_process()
         return summary
-
-
-@dataclass
-class _Attempt:
-    """A task that was started: its handler, its thread, and when it must be over (monotonic seconds)."""
-
-    running: RunningTask
-    handler: Handler
-    timeout: float
-    until: float
-    job: Job | None = None
-    interrupted_at: float | None = None
-    given_up: bool = False
-    moved_aside: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        return self.given_up or (self.job is not None and self.job.done)
 
 
 class _BatchRun:
@@ -174,6 +108,7 @@ class _BatchRun:
         lease: HeldLease,
         batch: Batch,
         remaining_seconds: Callable[[], float],
+        stopping: Callable[[], bool],
         summary: Summary,
     ) -> None:
         self._runner = runner
@@ -183,98 +118,55 @@ class _BatchRun:
         self._lease = lease
         self._batch = batch
         self._remaining_seconds = remaining_seconds
-        self._summary = summary
+        self._stopping = stopping
+        self._tally = Tally(summary)
+        self._holdings = Holdings(
+            runner.store,
+            lease,
+            endings=runner.endings,
+            types=runner.handlers,
+            remaining_seconds=remaining_seconds,
+            tally=self._tally,
+            observer=runner.observer,
+        )
         self._waiting: deque[RunningTask] = deque()
-        self._attempts: list[_Attempt] = []
-        self._not_ours: set[TaskId] = set()
+        self._calls: list[HandlerCall] = []
         self._renew_not_before = -math.inf
         self._start_not_before = -math.inf
         self._told_lost = False
-        self._answered = True
-        self._lock = threading.Lock()
 
     def run(self) -> None:
-        self._read(self._batch.task_ids, hand_back=False)
+        self._waiting.extend(self._holdings.take_up(self._batch.task_ids))
         while self._waiting or self._in_progress():
             self._drop_cancelled()
-            self._hand_back_what_cannot_fit()
+            self._hand_back_what_will_not_run()
             self._start()
             if self._waiting or self._in_progress():
                 self._runner.threads.wait(self._pause())
                 self._runner.observer.flush_old()
             self._renew()
             self._watch_time()
-        if not self._look_for_late_claims():
-            self._answered = False
+        if not self._holdings.return_late_claims():
+            self._tally.answered = False
         self._settle()
 
-    def _in_progress(self) -> list[_Attempt]:
-        return [attempt for attempt in self._attempts if not attempt.is_over]
-
-    # ---- what is ours ------------------------------------------------------------------------------------------------
-
-    def _read(self, task_ids: Sequence[TaskId], *, hand_back: bool) -> bool:
-        """One consistent look; False when it was not answered. Ours wait for a thread (or go back, when it is too late
-        for that); the rest are looked at again later: a claim whose answer was lost may still arrive."""
-        try:
-            items = self._store.get_items(task_ids, consistent=True)
-        except StoreError as error:
-            self._runner.observer.log("batch.read_failed", level="WARNING", code=error.code)
-            self._not_ours |= set(task_ids)
-            return False
-        ours = {task_id: item for task_id, item in items.items() if self._is_ours(item)}
-        self._not_ours = (self._not_ours | set(task_ids)) - {TaskId(task_id) for task_id in ours}
-        tasks, bad = readable(ours)
-        for problem in bad:
-            self._park(ours[problem.item_id], problem.problem)
-        for task_id in (each for each in task_ids if each in tasks):
-            self._take_up(tasks[task_id], hand_back=hand_back)
-        return True
-
-    def _is_ours(self, item: Item) -> bool:
-        return item.get("status") == Status.RUNNING and item.get("leaseToken") == self._lease.token
-
-    def _take_up(self, task: Task, *, hand_back: bool) -> None:
-        running = RunningTask(task, self._lease, self._store, remaining_seconds=self._remaining_seconds)
-        if task.cancel_requested:
-            self._ended(running, self._endings.end_cancelled(running))
-        elif task.type not in self._runner.handlers:
-            # deployed later than it was claimed, or not any more: it waits, at no cost, but not at the head of the line
-            wait = self._store.randomness.uniform(DEFER_SECONDS / 2, DEFER_SECONDS)
-            self._ended(running, self._endings.hand_back(running, wait_seconds=wait, why="no_handler"))
-        elif hand_back:
-            self._ended(running, self._endings.hand_back(running, why="claimed_late"))
-        else:
-            self._waiting.append(running)
-
-    def _park(self, item: Item, problem: str) -> None:
-        """A claimed row that is no task can never run: it becomes a dead letter."""
-        write = expressions.park(item, problem=problem, layout=self._store.layout, now=self._clock.now())
-        try:
-            self._store.apply(write)
-        except StoreError:
-            self._answered = False
-            return
-        self._runner.observer.log("task.parked", level="ERROR", taskId=item["taskId"], problem=problem)
-        self._summary.ends["parked"] += 1
-
-    def _look_for_late_claims(self) -> bool:
-        return not self._not_ours or self._lease.lost or self._read(sorted(self._not_ours), hand_back=True)
+    def _in_progress(self) -> list[HandlerCall]:
+        return [call for call in self._calls if not call.is_over]
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 
     def _idle(self) -> int:
         return max(0, self._runner.concurrency - len(self._in_progress()))
 
-    def _hand_back_what_cannot_fit(self) -> None:
+    def _hand_back_what_will_not_run(self) -> None:
         """Before each start: who would be cut off by the end of the invocation goes back at once, and so does everybody
-        once a thread is stuck, for then this process is about to end."""
+        once this process is about to end: it was told to, or a thread is stuck."""
         remaining = self._remaining_seconds()
-        stuck = self._stuck() > 0
+        ending = "stopping" if self._stopping() else "stuck" if self._stuck() else None
         for running in list(self._waiting):
-            if stuck or remaining < self._timeout_of(running.task) + FIT_MARGIN_SECONDS:
+            if ending is not None or remaining < self._timeout_of(running.task) + FIT_MARGIN_SECONDS:
                 self._waiting.remove(running)
-                self._ended(running, self._endings.hand_back(running, why="stuck" if stuck else "too_little_time"))
+                self._ended(running, self._endings.hand_back(running, why=ending or "too_little_time"))
 
     def _timeout_of(self, task: Task) -> float:
         return min(task.timeout_seconds, self._runner.task_seconds)
@@ -306,10 +198,10 @@ class _BatchRun:
         handler = self._runner.handlers[running.task.type]
         timeout = self._timeout_of(running.task)
         running.started_at = self._clock.now()
-        attempt = _Attempt(running, handler, timeout, until=self._clock.monotonic() + timeout)
-        self._attempts.append(attempt)
+        call = HandlerCall(running, handler, timeout, until=self._clock.monotonic() + timeout)
+        self._calls.append(call)
         self._tell_start(running)
-        attempt.job = self._runner.threads.start(lambda: self._attend(attempt))
+        call.job = self._runner.threads.start(lambda: self._attend(call))
 
     def _start_later(self, starting: list[RunningTask], error: StoreError) -> None:
         """The record was not answered. While the lease is good it is tried again; then they are handed back."""
@@ -333,16 +225,16 @@ class _BatchRun:
 
     # ---- in a handler's thread ---------------------------------------------------------------------------------------
 
-    def _attend(self, attempt: _Attempt) -> None:
+    def _attend(self, call: HandlerCall) -> None:
         """Run one handler and write its end. Never raises."""
-        running = attempt.running
+        running = call.running
         try:
-            verdict = self._call(attempt)
+            verdict = self._runner.caller.verdict_of(call)
             if verdict is None:
                 if running.take_end():
                     self._ended(running, self._endings.hand_back(running, why="payload_unavailable"))
             elif running.committed or running.commit_unknown or running.take_end():
-                self._ended(running, self._endings.conclude(running, verdict, attempt.handler.backoff))
+                self._ended(running, self._endings.conclude(running, verdict, call.handler.backoff))
             else:
                 self._runner.observer.log("task.late_result", level="WARNING", taskId=running.task.task_id)
         except BaseException as error:  # noqa: BLE001  a defect of ours must not take the batch with it
@@ -351,50 +243,6 @@ class _BatchRun:
             self._runner.observer.log(
                 "task.end_failed", level="ERROR", taskId=running.task.task_id, errorType=type(error).__name__
             )
-
-    def _call(self, attempt: _Attempt) -> Verdict | None:
-        """What the handler said. None: its payload could not be read just now, and it was not called."""
-        running = attempt.running
-        try:
-            payload = self._payload(attempt)
-        except (StoreThrottled, OutcomeUnknown):
-            return None
-        except Exception as error:  # noqa: BLE001  the payload is missing, unfit, or of a class that refuses it
-            return Raised(error)
-        context = Context(
-            running,
-            submitter=self._runner.submitter,
-            relatives=self._runner.relatives,
-            commits=self._runner.commits,
-            observer=self._runner.observer,
-            timeout_seconds=attempt.timeout,
-        )
-        interrupted = True
-        verdict: Verdict = TimedOut(attempt.timeout)
-        try:
-            running.interruption.enter()
-            try:
-                verdict = Returned(attempt.handler.function(payload, context))
-            finally:
-                interrupted = running.interruption.leave()
-        except HandlerInterrupted:
-            interrupted = True
-        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are the handler's failures too
-            verdict = Raised(error)
-        # Decided by `leave`: a handler that swallowed its interrupt is late, one that returned just before it is not.
-        return TimedOut(attempt.timeout) if interrupted else verdict
-
-    def _payload(self, attempt: _Attempt) -> Any:
-        task = attempt.running.task
-        try:
-            text = self._runner.bodies.payload(task)
-        except BodyMissing as missing:
-            raise Fail(str(missing), reason="payload_missing") from missing
-        try:
-            value = loads(text, root="payload")
-        except InvalidInput as problem:
-            raise BadPayload(f"the stored payload cannot be read: {problem.message}") from problem
-        return attempt.handler.read(value)
 
     # ---- while they run ----------------------------------------------------------------------------------------------
 
@@ -406,14 +254,14 @@ class _BatchRun:
             waits.append(max(self._lease.renewal_in(), self._renew_not_before - monotonic))
         if self._waiting and self._idle():
             waits.append(self._start_not_before - monotonic)
-        waits += [self._due_in(attempt, monotonic) for attempt in self._in_progress()]
+        waits += [self._due_in(call, monotonic) for call in self._in_progress()]
         return max(SHORTEST_WAIT_SECONDS, min(waits))
 
-    def _due_in(self, attempt: _Attempt, monotonic: float) -> float:
-        """Seconds until `_watch_time` has something to do with an attempt."""
-        if attempt.interrupted_at is None:
-            return min(attempt.until - monotonic, self._remaining_seconds() - LAST_SECONDS)
-        grace = attempt.interrupted_at + self._grace() - monotonic
+    def _due_in(self, call: HandlerCall, monotonic: float) -> float:
+        """Seconds until `_watch_time` has something to do with a call."""
+        if call.interrupted_at is None:
+            return min(call.until - monotonic, self._remaining_seconds() - LAST_SECONDS)
+        grace = call.interrupted_at + self._grace() - monotonic
         return grace if grace > 0 else ENDING_WAIT_SECONDS  # its thread is writing its end: that ends by itself
 
     def _grace(self) -> float:
@@ -441,7 +289,7 @@ class _BatchRun:
             return
         self._pass_cancels_on()
         self._move_aside()
-        self._look_for_late_claims()
+        self._holdings.return_late_claims()
 
     def _lose_lease(self) -> None:
         """Refused: nothing that waits may start (the reaper takes it back), and what runs is told."""
@@ -450,13 +298,13 @@ class _BatchRun:
             self._runner.observer.measure("HeartbeatsLost")
             self._runner.observer.log("batch.lease_lost", level="WARNING", tasks=len(self._batch.task_ids))
         if self._waiting:
-            self._summary.ends["dropped"] += len(self._waiting)
+            self._tally.count("dropped", len(self._waiting))
             self._waiting.clear()
 
     def _pass_cancels_on(self) -> None:
-        for attempt in self._in_progress():
-            if attempt.running.task.task_id in self._lease.cancelled:
-                attempt.running.cancelled = True
+        for call in self._in_progress():
+            if call.running.task.task_id in self._lease.cancelled:
+                call.running.cancelled = True
 
     def _drop_cancelled(self) -> None:
         for running in [each for each in self._waiting if each.task.task_id in self._lease.cancelled]:
@@ -466,11 +314,11 @@ class _BatchRun:
     def _move_aside(self) -> None:
         """Tasks that have run for a fifth of the lease leave the head of their partition, each once. (Every start
         renews the lease too, so whatever runs at a renewal has run that long.)"""
-        for attempt in self._in_progress():
-            if attempt.moved_aside or attempt.running.cancelled or attempt.running.lost:
+        for call in self._in_progress():
+            if call.moved_aside or call.running.cancelled or call.running.lost:
                 continue
-            attempt.moved_aside = True
-            task = attempt.running.task
+            call.moved_aside = True
+            task = call.running.task
             try:
                 self._store.apply(expressions.move_aside(task, self._lease.token, layout=self._store.layout))
             except StoreError as error:
@@ -481,33 +329,28 @@ class _BatchRun:
         end, for nothing can be recorded after it."""
         monotonic = self._clock.monotonic()
         last = self._remaining_seconds() <= LAST_SECONDS
-        for attempt in self._in_progress():
-            if attempt.interrupted_at is None:
-                if monotonic >= attempt.until or last:
-                    attempt.interrupted_at = monotonic
-                    attempt.running.interruption.interrupt()
-            elif monotonic >= attempt.interrupted_at + self._grace() and attempt.running.take_end():
-                attempt.given_up = True
-                verdict = TimedOut(attempt.timeout)
-                ended = self._endings.conclude(attempt.running, verdict, attempt.handler.backoff)
-                self._ended(attempt.running, ended)
+        for call in self._in_progress():
+            if call.interrupted_at is None:
+                if monotonic >= call.until or last:
+                    call.interrupt(monotonic, stopped=monotonic < call.until and self._stopping())
+            elif monotonic >= call.interrupted_at + self._grace() and call.running.take_end():
+                call.given_up = True
+                ended = self._endings.conclude(call.running, call.cut_off, call.handler.backoff)
+                self._ended(call.running, ended)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def _ended(self, running: RunningTask, word: str) -> None:
-        with self._lock:
-            self._summary.ends[word] += 1
-            if running.unanswered:
-                self._answered = False
+        self._tally.ended(running, word)
 
     def _stuck(self) -> int:
         """Threads that outlived their task and still run."""
-        return sum(1 for each in self._attempts if each.given_up and each.job is not None and not each.job.done)
+        return sum(1 for each in self._calls if each.given_up and each.job is not None and not each.job.done)
 
     def _settle(self) -> None:
-        summary = self._summary
+        summary = self._tally.summary
         summary.stuck = self._stuck()
-        if self._lease.lost or not self._answered:
+        if self._lease.lost or not self._tally.answered:
             return
         try:
             summary.settled = not isinstance(self._lease.settle(), Refused)

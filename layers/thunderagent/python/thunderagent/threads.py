@@ -39,6 +39,10 @@ class Threads(Protocol):
         """Return once a started function has ended since the last wait, or after that time."""
         ...
 
+    def wake(self) -> None:
+        """End the wait under way, or else the next one, now. Any thread may call it."""
+        ...
+
 
 class _ThreadJob:
     def __init__(self) -> None:
@@ -52,7 +56,7 @@ class PoolThreads:
     def __init__(self, size: int) -> None:
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="thunder")
         self._ended = threading.Condition()
-        self._any_ended = False
+        self._stirred = False
 
     def map(self, function: Callable[[Argument], Value], items: Sequence[Argument]) -> list[Value]:
         return list(self._pool.map(function, items))
@@ -67,14 +71,19 @@ class PoolThreads:
             function()
         finally:
             with self._ended:
-                job.done = self._any_ended = True
+                job.done = self._stirred = True
                 self._ended.notify_all()
 
     def wait(self, seconds: float) -> None:
         with self._ended:
-            if not self._any_ended:
+            if not self._stirred:
                 self._ended.wait(seconds)
-            self._any_ended = False
+            self._stirred = False
+
+    def wake(self) -> None:
+        with self._ended:
+            self._stirred = True
+            self._ended.notify_all()
 
 
 def exit_process() -> None:
