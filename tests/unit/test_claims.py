@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import pytest
 
 from tests.support.memory_dynamodb import Fault
 from tests.support.stores import LosesReplies, SendsTwice
 from tests.support.world import LEASE_SECONDS, World, on_lease, to_status
 from thunderagent.claims import lease_seconds
+from thunderagent.context import Context
 from thunderagent.model import Task
 from thunderagent.operations import Operations, Operator
+from thunderagent.registry import TaskType, task
 from thunderagent.settings import Executor
 from thunderagent.store import ATTEMPTS
 
@@ -155,4 +160,28 @@ def test_a_lease_is_as_long_as_the_shortest_its_tasks_ask_for(world: World) -> N
     long = Task.from_item(plain.item | {"leaseSeconds": 900})
     assert lease_seconds([plain], executor) == 300
     assert lease_seconds([plain, short, long], executor) == 90
-    assert lease_seconds([long], executor) == 300
+    assert lease_seconds([long, long], executor) == 900
+    assert lease_seconds([plain, long], executor) == 300
+
+
+@pytest.mark.parametrize("asked", [90, 600])
+def test_the_lease_a_type_asks_for_holds_from_claim_to_end(asked: float) -> None:
+    """Under a profile of 60 s: opened with it, begun with it, and renewed by it, whatever the executor's own is."""
+    seen: list[float] = []
+
+    @task("patient", lease=asked)
+    def patient(payload: object, ctx: Context) -> None:
+        seen.append(world.leases()[0].lock_time - world.clock.now())
+        world.advance(asked * 0.5)
+        ctx.heartbeat()
+        seen.append(world.leases()[0].lock_time - world.clock.now())
+
+    world = World(patient)
+    declared = world.registry.types["patient"]
+    cast(dict[str, TaskType], world.registry.types)["patient"] = replace(declared, lease_seconds=asked)
+    world.submit("patient")
+    world.sweep()
+    assert world.leases()[0].lock_time - world.clock.now() == asked
+    world.advance(10)
+    world.deliver_all()
+    assert seen == [asked, asked]

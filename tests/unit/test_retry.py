@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fakes import FakeRandomness
+from tests.support.world import GRACE_SECONDS, LEASE_SECONDS, Died, World, die, on_lease
 from thunderagent.clock import SystemRandomness
 from thunderagent.errors import ConfigurationError
-from thunderagent.retry import Backoff, delay_seconds
+from thunderagent.registry import TaskType, task
+from thunderagent.retry import Backoff, can_start, delay_seconds
 
 MOST = FakeRandomness(fraction=1)
 
@@ -79,3 +83,39 @@ def test_ta29_invalid_settings_are_refused(values: dict[str, float]) -> None:
 def test_it_comes_back_from_its_map() -> None:
     assert Backoff.from_map(Backoff(2, 3, 4).as_map()) == Backoff(2, 3, 4)
     assert Backoff.from_map({}) == Backoff()
+
+
+# ---- deadlines ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("deadline", "status"), [(0.0, "FAILED"), (0.001, "PENDING")])
+@pytest.mark.parametrize("lost", [False, True], ids=["raised", "worker lost"])
+def test_a_retry_due_at_its_deadline_is_failed_by_executor_and_reaper_alike(
+    lost: bool, deadline: float, status: str
+) -> None:
+    """No claim would take it: a claim needs the deadline ahead. `deadline` counts from the retry's due time."""
+
+    @task("flaky", backoff=Backoff(base=8))
+    def flaky(payload: object, ctx: object) -> None:
+        raise Died if lost else ValueError("no")
+
+    world = World(flaky)
+    cast(dict[str, TaskType], world.registry.types)["flaky"] = replace(
+        world.registry.types["flaky"], backoff=Backoff(base=8)
+    )
+    task_id = world.submit("flaky")
+    world.sweep()
+    if lost:
+        world.db.after(on_lease("UpdateItem", setting="started"), die)
+    end = world.clock.now() + (LEASE_SECONDS + GRACE_SECONDS + 1 if lost else 0)
+    world.db.put({**world.item(task_id), "deadline": round(end + 4 + deadline, 3)})
+    world.deliver_all()
+    if lost:
+        world.lapse()
+        world.reap()
+    assert world.status(task_id) == status
+
+
+@pytest.mark.parametrize(("deadline", "may"), [(None, True), (9.999, False), (10.0, False), (10.001, True)])
+def test_what_is_due_at_its_deadline_can_never_start(deadline: float | None, may: bool) -> None:
+    assert can_start(10.0, deadline) is may

@@ -232,6 +232,5 @@ class Claims:
 
 
 def lease_seconds(tasks: Sequence[Task], executor: Executor) -> float:
-    """The lease of a batch: its profile's, or the shortest its types ask for."""
-    asked = [float(task.item["leaseSeconds"]) for task in tasks if task.item.get("leaseSeconds")]
-    return min([executor.lease_seconds, *asked])
+    """The lease of a batch: the shortest of its tasks' own, where their types ask for one, or else the profile's."""
+    return min(float(task.item.get("leaseSeconds") or executor.lease_seconds) for task in tasks)
