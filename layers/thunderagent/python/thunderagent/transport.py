@@ -35,6 +35,7 @@ THROTTLES = frozenset(
     }
 )
 CONNECT_SECONDS, READ_SECONDS = 2, 8
+_BUILDING = threading.Lock()  # a botocore session is not thread-safe; its clients are
 
 Invoke = Callable[[str, bytes], None]
 
@@ -52,7 +53,9 @@ def boto_client(service: str, *, region: str, endpoint_url: str | None = None, *
         tcp_keepalive=True,
         parameter_validation=False,
     )
-    return get_session().create_client(service, region_name=region, endpoint_url=endpoint_url, config=config, **options)
+    with _BUILDING:
+        session = get_session()
+        return session.create_client(service, region_name=region, endpoint_url=endpoint_url, config=config, **options)
 
 
 def boto_send(client: BaseClient) -> Send:
@@ -171,9 +174,7 @@ class BotoQueue:
 
     def receive(self) -> list[Message]:
         """Up to ten messages, without waiting for any."""
-        answer = _called(
-            self._client, "receive_message", QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
-        )
+        answer = _called(self._client, "receive_message", QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
         return [Message(each["Body"], each["ReceiptHandle"]) for each in answer.get("Messages", [])]
 
     def delete(self, message: Message) -> None:

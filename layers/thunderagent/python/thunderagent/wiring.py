@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from thunderagent.bodies import Bodies, Objects
 from thunderagent.claims import Claims
@@ -23,6 +26,8 @@ from thunderagent.submit import Submitter
 from thunderagent.telemetry import Telemetry
 from thunderagent.threads import PoolThreads, Threads
 from thunderagent.transport import BotoObjects, Invoke, Meter, boto_client, boto_invoke, boto_send, metered
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -169,35 +174,43 @@ class _LazyInvoke:
     """Most functions never invoke: the Lambda client (some 0.2 s of cold start) is built at the first call."""
 
     def __init__(self, region: str) -> None:
-        self._region = region
-
-    @cached_property
-    def _invoke(self) -> Invoke:
-        return boto_invoke(boto_client("lambda", region=self._region))
+        self._invoke = Once(lambda: boto_invoke(boto_client("lambda", region=region)))
 
     def __call__(self, function: str, event: bytes) -> None:
-        self._invoke(function, event)
+        self._invoke()(function, event)
 
 
 class _LazyObjects:
     """Most tasks need no S3: the client is built at the first body that does."""
 
     def __init__(self, region: str, bucket: str) -> None:
-        self._region = region
-        self._bucket = bucket
-
-    @cached_property
-    def _objects(self) -> BotoObjects:
-        return BotoObjects(boto_client("s3", region=self._region), self._bucket)
+        self._objects = Once(lambda: BotoObjects(boto_client("s3", region=region), bucket))
 
     def put(self, key: str, data: bytes) -> None:
-        self._objects.put(key, data)
+        self._objects().put(key, data)
 
     def get(self, key: str) -> bytes | None:
-        return self._objects.get(key)
+        return self._objects().get(key)
 
     def delete(self, key: str) -> None:
-        self._objects.delete(key)
+        self._objects().delete(key)
 
     def url(self, key: str, *, seconds: int) -> str:
-        return self._objects.url(key, seconds=seconds)
+        return self._objects().url(key, seconds=seconds)
+
+
+class Once(Generic[Value]):
+    """Builds a value at the first call and keeps it. Threads that call at the same time wait for the one that builds;
+    after a failure the next call builds again."""
+
+    def __init__(self, build: Callable[[], Value]) -> None:
+        self._build = build
+        self._built: list[Value] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Value:
+        if not self._built:
+            with self._lock:
+                if not self._built:
+                    self._built.append(self._build())
+        return self._built[0]
