@@ -395,7 +395,8 @@ def _quoted(key: str) -> str:
 
 
 def _too_deep(max_depth: int) -> str:
-    return f"nested deeper than {max_depth} levels"
+    # The few levels around a payload are nobody's concern: the limit users know is the payload's.
+    return f"nested deeper than {min(max_depth, MAX_DEPTH)} levels"
 
 
 def _refusal(path: str, reason: str) -> InvalidInput:
