@@ -125,12 +125,13 @@ def take_unique(item: Item, *, pointer: Item | None, holder: Item | None) -> lis
 
     if pointer is None:
         return [put("take_unique", record, require=[absent()], applied=taken)]
-    writes = [put("take_unique", record, require=[equals("holder", pointer["holder"])], applied=taken)]
-    if pointer["holder"] != item["taskId"]:
+    seen = pointer.get("holder")
+    writes = [put("take_unique", record, require=[exists(), as_seen("holder", seen)], applied=taken)]
+    if isinstance(seen, str) and seen != item["taskId"]:
         premises = [absent()]
         if holder is not None:
             premises = [as_seen("status", holder.get("status")), as_seen("fence", holder.get("fence"))]
-        writes.append(check(str(pointer["holder"]), require=premises))
+        writes.append(check(seen, require=premises))
     return writes
 
 

@@ -166,7 +166,7 @@ class Submitter:
         }
         if key is not None or submission.task_id is not None:
             # equal requests at one instant ask for one id: only the nonce says whose write it was
-            optional |= {"idempotencyHash": request_hash(body), "nonce": self._store.randomness.token()[:8]}
+            optional |= {"idempotencyHash": request_hash(body), "nonce": self._store.randomness.token()[-8:]}
         item |= {name: value for name, value in optional.items() if value is not None}
         if submission.depth > SPAWN_DEPTH_MAX:
             raise InvalidInput(f"tasks have submitted one another {SPAWN_DEPTH_MAX} deep; this looks endless")
@@ -237,7 +237,8 @@ class Submitter:
             return self._existing(item, earlier, key)
         for _ in range(UNIQUE_ROUNDS):
             pointer = self._store.get_item(unique_id(item["unique"]), consistent=True)
-            holder = self._store.get_item(str(pointer["holder"]), consistent=True) if pointer else None
+            holder_id = pointer.get("holder") if pointer else None
+            holder = self._store.get_item(holder_id, consistent=True) if isinstance(holder_id, str) else None
             if holder is not None and holder["taskId"] != item["taskId"] and self._suppresses(holder):
                 return Submitted(Task.from_item(holder), duplicate=True)
             own = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
@@ -255,8 +256,10 @@ class Submitter:
         if status not in TERMINAL:
             return True
         succeeded = status == Status.SUCCESS or holder.get("outcome") in {Outcome.SKIPPED, Outcome.ACKNOWLEDGED}
-        window_end = float(holder.get("finishedAt", 0)) + float(holder.get("uniqueSeconds", 0))
-        return bool(succeeded and window_end > self._store.clock.now())
+        finished, window = holder.get("finishedAt"), holder.get("uniqueSeconds")
+        if not (succeeded and isinstance(finished, int | float) and isinstance(window, int | float)):
+            return False
+        return finished + window > self._store.clock.now()
 
     def _existing(self, item: Item, stored: Item, key: str | None) -> Submitted:
         """The id is taken: by an earlier request with this key (then it is the answer), or by something else."""
