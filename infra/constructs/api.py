@@ -18,7 +18,7 @@ from constructs import Construct
 
 from infra.config import FunctionSize, Throttling
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
-from infra.constructs.task_bucket import BODIES, grant_objects
+from infra.constructs.task_bucket import BODIES, grant_lookup, grant_objects
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 from infra.routes import Route
 
@@ -80,6 +80,7 @@ class Api(Construct):
         grant_items(table, self.role, ITEM_ACTIONS)
         grant_dispatch_index(table, self.role)
         grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject", "DeleteObject"))
+        grant_lookup(bucket, self.role, BODIES)
         self.http_api = self._http_api(routes, authorizer or authorizers.HttpIamAuthorizer())
         self.access_logs = logs.LogGroup(
             self, "AccessLogs", retention=house.log_retention, removal_policy=house.log_removal

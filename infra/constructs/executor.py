@@ -16,7 +16,7 @@ from constructs import Construct
 
 from infra.config import SHORTEST_LEASE_SECONDS, ExecutorProfile, FunctionSize
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
-from infra.constructs.task_bucket import BODIES, REPORTS, grant_objects
+from infra.constructs.task_bucket import BODIES, REPORTS, grant_lookup, grant_objects
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 
 # A handler may submit tasks: that is the submit path of the API, with its look at queue settings through the index.
@@ -84,6 +84,7 @@ class Executor(Construct):
         grant_items(table, self.role, ITEM_ACTIONS)
         grant_dispatch_index(table, self.role)
         grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject"))
+        grant_lookup(bucket, self.role, BODIES)
         grant_objects(bucket, self.role, REPORTS, ("GetObject", "PutObject"))
 
     def grant_invoke(self, role: iam.Role) -> None:

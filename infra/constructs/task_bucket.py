@@ -53,13 +53,24 @@ class TaskBucket(Construct):
 
 
 def grant_objects(bucket: s3.IBucket, role: iam.Role, prefix: str, actions: Sequence[str]) -> None:
-    """Object actions under one prefix. Nobody may list, so a missing object answers 403 instead of 404."""
+    """Object actions under one prefix. To a reader who may not list, a missing object answers 403 instead of 404: see
+    `grant_lookup`."""
     statement = iam.PolicyStatement(
         actions=[f"s3:{action}" for action in actions], resources=[bucket.arn_for_objects(f"{prefix}*")]
     )
     role.add_to_policy(statement)
     finding = f"IAM5[Resource::{_arn_as_found(bucket, role)}/{prefix}*]"
     acknowledge(role, {finding: "Keys are made at run time: nobody knows them beforehand; the prefix is the bound."})
+
+
+def grant_lookup(bucket: s3.IBucket, role: iam.Role, prefix: str) -> None:
+    """Listing of one prefix, for who reads there and must tell a missing object from one it is refused."""
+    statement = iam.PolicyStatement(
+        actions=["s3:ListBucket"],
+        resources=[bucket.bucket_arn],
+        conditions={"StringLike": {"s3:prefix": f"{prefix}*"}},
+    )
+    role.add_to_policy(statement)
 
 
 def _arn_as_found(bucket: s3.IBucket, role: iam.Role) -> str:

@@ -20,6 +20,7 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
         **OWN_LOGS,
         "{table}": dynamodb(*ITEMS),
         "{table}/index/dispatch-index": dynamodb("Query"),
+        "{bucket}": ["s3:ListBucket"],
         "{bucket}/bodies/*": ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
     },
     "poller": {
@@ -41,6 +42,7 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
         **UNDELIVERED,
         "{table}": dynamodb(*ITEMS),
         "{table}/index/dispatch-index": dynamodb("Query"),
+        "{bucket}": ["s3:ListBucket"],
         "{bucket}/bodies/*": ["s3:GetObject", "s3:PutObject"],
         "{bucket}/reports/*": ["s3:GetObject", "s3:PutObject"],
     },
@@ -74,6 +76,18 @@ def test_no_action_is_a_wildcard_and_no_resource_is_everything(synthesised: Synt
         for resource, actions in allowed(synthesised.service, function).items():
             assert not [action for action in actions if "*" in action]
             assert "*" not in resource.removesuffix("/bodies/*").removesuffix("/reports/*").removesuffix("/archive/*")
+
+
+def test_bodies_alone_may_be_listed(synthesised: Synthesised) -> None:
+    """So that a missing body is told from one that is refused; the archive is nobody's to look through."""
+    listing = [
+        statement
+        for policy in of_type(synthesised.service, "AWS::IAM::Policy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if "s3:ListBucket" in listed(statement["Action"])
+    ]
+    assert len(listing) == 2
+    assert all(each["Condition"] == {"StringLike": {"s3:prefix": "bodies/*"}} for each in listing)
 
 
 def test_no_role_has_a_managed_policy(synthesised: Synthesised) -> None:

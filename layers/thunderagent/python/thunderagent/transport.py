@@ -120,12 +120,22 @@ class BotoObjects:
         self._call("put_object", Key=key, Body=data)
 
     def get(self, key: str) -> bytes | None:
+        """The object, or None when it is surely not there."""
         try:
             return bytes(self._call("get_object", Key=key)["Body"].read())
         except StoreRefused as refused:
-            if refused.code in {"NoSuchKey", "404"}:
+            if refused.code in {"NoSuchKey", "404"} or (refused.code in {"AccessDenied", "403"} and self._lacks(key)):
                 return None
             raise
+
+    def _lacks(self, key: str) -> bool:
+        """Whether the bucket surely has no such key. S3 says 403 for a missing object to whom it takes for somebody who
+        may not list; who may list its prefix can look. False when that is refused too."""
+        try:
+            listed = self._call("list_objects_v2", Prefix=key, MaxKeys=1)
+        except StoreRefused:
+            return False
+        return all(entry["Key"] != key for entry in listed.get("Contents", []))
 
     def delete(self, key: str) -> None:
         self._call("delete_object", Key=key)
