@@ -14,6 +14,7 @@ from tests.support.memory_dynamodb import Fault
 from tests.support.stores import LosesReplies, SendsTwice
 from tests.support.world import Died, World, die, to_status
 from thunderagent import Done, Fail, task
+from thunderagent.clock import SystemRandomness
 from thunderagent.errors import Conflict, InvalidInput, OutcomeUnknown, StoreThrottled, TooLarge, Unprocessable
 from thunderagent.operations import Operations, Operator
 from thunderagent.schema import DAY_SECONDS, open_key, unique_id
@@ -171,6 +172,8 @@ def test_what_is_refused_leaves_no_row(world: World, fields: Any, error: type[Ex
 def test_ta17_fifty_equal_submits_at_one_instant_make_one_task(world: World, unique: float | None) -> None:
     submission = Submission(type="work", payload="1", unique_seconds=unique)
     processes = [world.process("api") for _ in range(50)]
+    for process in processes:
+        process.store.randomness = SystemRandomness()
 
     def submit(index: int) -> Any:
         return processes[index].submitter.submit(submission, key="k", body={"type": "work", "payload": 1})
