@@ -1,4 +1,4 @@
-"""The process of the embedded AWS: ministack, made quick on large index partitions, and with a meter for writes.
+"""The process of the embedded AWS: ministack, made quick on large index partitions, and with meters AWS has.
 
 A script, run by the interpreter of `.venv/embedded` and importing nothing of ours, so that no path of the checkout
 reaches the Lambda functions it runs. Configured by environment variables, as ministack is.
@@ -7,7 +7,8 @@ ministack parses and validates a query's key condition again for every row of th
 validated on the first row of a query and read once; 20,000 keys then take a third of the time.
 
 AWS counts the write units of each table and index in CloudWatch; ministack only tells those who ask. Here writes of
-single items count; batches and transactions do not.
+single items count; batches and transactions do not. And AWS counts every invocation of a function; ministack only
+those of one API call. Alarms are judged by the bridge (`thunder.local.bridge`) and by nobody else.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ SUPPORTED_VERSION = "1.5.33"
 KEY_CONDITION = "KeyConditionExpression"
 CACHED_EXPRESSIONS = 4096
 WRITE_UNITS = "ConsumedWriteCapacityUnits"
+METRICS_KEPT_SECONDS = 3 * 3600  # what the dashboard shows; each request to CloudWatch goes through all that is kept
 
 
 def main() -> None:
     if version("ministack") == SUPPORTED_VERSION:
         dynamodb = import_module("ministack.services.dynamodb")
         remember_key_conditions(dynamodb)
-        count_write_units(dynamodb, import_module("ministack.services.cloudwatch"))
+        cloudwatch = import_module("ministack.services.cloudwatch")
+        count_write_units(dynamodb, cloudwatch)
+        leave_alarms_to_the_bridge(cloudwatch)
+        count_every_invocation(import_module("ministack.services.lambda_svc"))
     else:
         print(f"ministack {version('ministack')} is not {SUPPORTED_VERSION}: large queries are slow", file=sys.stderr)
     app = import_module("ministack.app")
@@ -145,6 +150,39 @@ class WriteMeter:
                 points[-1]["Value"] += units
             else:
                 points.append({"Timestamp": now, "Value": units, "Unit": "Count", "Dimensions": dimensions})
+
+
+def leave_alarms_to_the_bridge(cloudwatch: ModuleType) -> None:
+    """ministack judges alarms at each PutMetricData, by the metrics of one name whatever their dimensions: it would
+    undo what the bridge finds, and tell SNS of it."""
+    cloudwatch._evaluate_alarm = lambda alarm: None  # type: ignore[attr-defined]
+    cloudwatch.TWO_WEEKS_SECONDS = METRICS_KEPT_SECONDS  # type: ignore[attr-defined]
+
+
+def count_every_invocation(functions: ModuleType) -> None:
+    """Counts in `AWS/Lambda` where ministack writes the log of an invocation, which it does whoever invoked."""
+    meter = InvocationMeter(functions._emit_lambda_metrics, functions._emit_lambda_logs)
+    functions._emit_lambda_metrics = meter.measure  # type: ignore[attr-defined]
+    functions._emit_lambda_logs = meter.log  # type: ignore[attr-defined]
+
+
+class InvocationMeter:
+    """ministack's two notes of an invocation, the metrics taken with the log. Throttled ones have metrics only."""
+
+    def __init__(self, measure: Any, log: Any) -> None:
+        self._measure = measure
+        self._log = log
+
+    def measure(self, function_name: str, duration_ms: float, error: bool, throttle: bool) -> None:
+        if throttle:
+            self._measure(function_name, duration_ms, error, throttle)
+
+    def log(
+        self, function: dict[str, Any], request_id: str, text: str, error: bool, duration_ms: int, **options: Any
+    ) -> None:
+        self._log(function, request_id, text, error, duration_ms, **options)
+        config = function.get("config") or function
+        self._measure(config.get("FunctionName", "unknown"), duration_ms, error, False)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from thunder.local import aws
+from thunder.local import aws, bridge
 from thunder.local.aws import ACCESS_KEY_ID, LOOPBACK, REGION, SECRET_ACCESS_KEY, EmbeddedAws, client, is_ready
 from thunder.local.cdk import Cdk, fingerprint
 from thunder.local.checkout import Checkout
@@ -54,11 +54,15 @@ class LocalStack:
             return self._end_all()
 
     def status(self) -> dict[str, Any] | None:
-        """The record of what is up, or None: nothing was started, it was ended, or it died."""
+        """The record of what is up, or None: nothing was started, it was ended, or it died.
+
+        `bridge` says whether metrics and alarms are seen to; the stack works without. `up` starts it again.
+        """
         record = read_json(self.state.record_file)
-        if record is None or not all(child.alive for child in self._children()):
+        alive = {child.name for child in self._children() if child.alive}
+        if record is None or aws.PROCESS_NAME not in alive:
             return None
-        return record
+        return {**record, "bridge": bridge.PROCESS_NAME in alive}
 
     def _running(self) -> EmbeddedAws | None:
         """The embedded AWS of an earlier `up`, if it is alive and answers; ends the remains of one that does not."""
@@ -72,9 +76,17 @@ class LocalStack:
     def _up_to_date(self, running: EmbeddedAws) -> dict[str, Any]:
         if self._deployed(running) != fingerprint(self.checkout):
             self._deploy(running)
+        self._watch(running)
         record = self._record(running)
         write_json(self.state.record_file, record)
-        return record
+        return {**record, "bridge": True}
+
+    def _watch(self, running: EmbeddedAws) -> None:
+        """Starts the bridge unless it is there, and waits until every alarm has a state."""
+        if not any(child.name == bridge.PROCESS_NAME and child.alive for child in self._children()):
+            self._remember(running, bridge.start(self.checkout, self.state, running.endpoint))
+        if not bridge.wait_for_alarms(running.endpoint):
+            self.progress.say(f"some alarms have no state yet; see {bridge.log_of(self.state)}")
 
     def _end_all(self) -> bool:
         """Ends the processes, the newest first, and forgets them. False when there were none."""
@@ -86,8 +98,9 @@ class LocalStack:
         self.state.clear_scratch()
         return bool(children)
 
-    def _remember(self, running: EmbeddedAws) -> None:
-        write_json(self.state.processes_file, {"port": running.port, "children": [running.child.as_record()]})
+    def _remember(self, running: EmbeddedAws, *others: Child) -> None:
+        children = [child.as_record() for child in (running.child, *others)]
+        write_json(self.state.processes_file, {"port": running.port, "children": children})
 
     def _children(self) -> list[Child]:
         """The processes of this stack, in the order they were started."""

@@ -189,3 +189,30 @@ def test_the_writes_of_one_second_are_one_point(monkeypatch):
 
     ((_, points),) = metrics.points.items()
     assert [(point["Timestamp"], point["Value"]) for point in points] == [(100.2, 2), (101.0, 1)]
+
+
+def test_every_invocation_counts_once_whoever_invoked_and_throttled_ones_by_themselves():
+    counted, logged = [], []
+    functions = SimpleNamespace(
+        _emit_lambda_metrics=lambda name, milliseconds, error, throttle: counted.append((name, error, throttle)),
+        _emit_lambda_logs=lambda *arguments, **options: logged.append((arguments, options)),
+    )
+    emulator.count_every_invocation(functions)
+
+    functions._emit_lambda_logs({"config": {"FunctionName": "executor"}}, "id", "text", True, 12, log_source="rie")
+    functions._emit_lambda_metrics("executor", duration_ms=12.0, error=True, throttle=False)
+    functions._emit_lambda_metrics("executor", duration_ms=0.0, error=False, throttle=True)
+
+    assert counted == [("executor", True, False), ("executor", False, True)]
+    assert len(logged) == 1
+
+
+def test_the_embedded_aws_judges_no_alarm_itself():
+    def judge(alarm):
+        raise AssertionError("an alarm was judged")
+
+    cloudwatch = SimpleNamespace(_evaluate_alarm=judge, TWO_WEEKS_SECONDS=1_209_600)
+    emulator.leave_alarms_to_the_bridge(cloudwatch)
+
+    cloudwatch._evaluate_alarm({})
+    assert cloudwatch.TWO_WEEKS_SECONDS == emulator.METRICS_KEPT_SECONDS

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import pytest
 
 from thunder.local import stack as module
 from thunder.local.checkout import Checkout
 from thunder.local.errors import LocalError
-from thunder.local.processes import Child, group_members
+from thunder.local.processes import Child, group_members, open_addresses
 from thunder.local.progress import SILENT
 from thunder.local.stack import LocalStack, local_api_url
 from thunder.local.state import StateDir, read_json, write_json
@@ -28,6 +29,17 @@ def stack(tmp_path, monkeypatch):
     local = LocalStack(Checkout.of_this_installation(), StateDir(tmp_path / "state"), SILENT)
     yield local
     local.down()
+
+
+def bridge_of(stack):
+    return next(child for child in read_json(stack.state.processes_file)["children"] if child["name"] == "bridge")
+
+
+def eventually_not(condition):
+    deadline = time.monotonic() + 10
+    while condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def refusing_deployment(self, running):
@@ -58,7 +70,7 @@ def test_an_update_that_fails_leaves_what_was_up(stack, monkeypatch):
     with pytest.raises(LocalError, match="cdk deploy failed"):
         stack.up()
 
-    assert stack.status() == before
+    assert stack.status() == {**before, "bridge": True}
 
 
 def test_changed_sources_are_deployed_and_unchanged_ones_are_not(stack, monkeypatch):
@@ -87,13 +99,40 @@ def test_what_was_deployed_is_remembered_across_down_and_up(stack, monkeypatch):
 def test_the_remains_of_a_dead_one_are_ended_before_another_is_started(stack):
     first = stack.up()
     recorded = read_json(stack.state.processes_file)
-    stale = [{**child, "started": "another time"} for child in recorded["children"]]
+    embedded, bridge = recorded["children"]
+    stale = [{**embedded, "started": "another time"}, bridge]
     write_json(stack.state.processes_file, {**recorded, "children": stale})
     os.kill(first["pid"], 9)
 
     second = stack.up()
 
     assert second["pid"] != first["pid"]
+    assert group_members(bridge["pid"]) == set()
+
+
+def test_a_bridge_that_died_is_told_of_and_started_again(stack):
+    first = stack.up()
+    os.kill(bridge_of(stack)["pid"], 9)
+    eventually_not(lambda: group_members(bridge_of(stack)["pid"]))
+
+    assert stack.status() == {**first, "bridge": False}
+    assert stack.up() == first
+    assert stack.status() == first
+
+
+def test_down_ends_the_bridge_too(stack):
+    stack.up()
+    pid = bridge_of(stack)["pid"]
+
+    stack.down()
+
+    assert group_members(pid) == set()
+
+
+def test_the_bridge_listens_on_nothing(stack):
+    stack.up()
+
+    assert open_addresses(group_members(bridge_of(stack)["pid"])) in (set(), None)
 
 
 def test_down_does_not_touch_a_process_that_merely_has_the_id_now(stack):
