@@ -195,6 +195,16 @@ def test_ta27_the_cap_holds_across_doorbells_that_count_at_the_same_time() -> No
     assert len(service.running()) == 2
 
 
+def test_the_cap_holds_although_not_every_lease_is_followed_by_a_count() -> None:
+    service = Service(max_in_flight=16, batch=1)
+    pollers = [service.poller(f"p{n}", randomness=FakeRandomness(prefix=f"p{n}-")) for n in range(6)]
+    for poller in pollers:
+        poller.doorbell._dispatcher.capacity.free()  # all of them saw nothing in flight, a moment ago
+    for poller in pollers:
+        poller.doorbell.ring(inserted(service, *[fresh(service) for _ in range(6)]))
+    assert len(service.memory.items("lease#")) == 16
+
+
 def test_limits_hold_for_the_doorbell_too() -> None:
     service = Service()
     poller = service.poller("p")
