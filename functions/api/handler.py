@@ -246,9 +246,9 @@ def redrive_task(call: Call) -> Answer:
 
 
 def acknowledge_task(call: Call) -> Answer:
-    _ = call.body
+    operator = call.operator
     task = call.operations.acknowledge(call.task_id)
-    call.log("task.acknowledged", task, caller=call.request.caller)
+    call.log("task.acknowledged", task, caller=operator.caller, reason=operator.reason)
     return http.ok(call.view(task))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -371,6 +371,3 @@ def _retry_after(error: Exception, status: int) -> dict[str, str]:
     if isinstance(error, Backlogged):
         return {"retry-after": str(error.retry_after_seconds)}
     return {"retry-after": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
-
-
-Handler = Callable[[Request], Answer]
