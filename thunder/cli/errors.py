@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import click
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
 
 class Failed(click.ClickException):
     """The command was understood and did not succeed."""
 
     exit_code = 1
+
+
+class Refused(click.ClickException):
+    """What was given cannot be meant so: a value out of range, a contradiction."""
+
+    exit_code = 2
 
 
 class NotFound(click.ClickException):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import click
 
+from thunder.cli.errors import INTERRUPTED
 from thunder.cli.options import Noun
 
 NOUNS = {
+    "task": ("thunder.cli.task", "Submit tasks, read them, operate them."),
+    "queue": ("thunder.cli.queue", "Queues: list, pause, resume, limits."),
+    "dlq": ("thunder.cli.dlq", "Dead letters: by error, and redrive."),
+    "schedule": ("thunder.cli.schedule", "Tasks by the calendar."),
+    "stats": ("thunder.cli.stats", "Backlog, running, failed, rates."),
+    "top": ("thunder.cli.top", "The same, live."),
+    "doctor": ("thunder.cli.doctor", "Look for what is wrong with the set-up."),
     "local": ("thunder.cli.local", "The whole stack on this machine: up, down, status, logs."),
     "registry": ("thunder.cli.registry", "The declared task types and queues: build, show."),
+    "completion": ("thunder.cli.completion", "Completion for bash, zsh or fish."),
 }
 """Command → the module that holds it, under the same name, and the line for `thunder --help`."""
 
@@ -35,9 +43,27 @@ class Nouns(Noun):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in NOUNS.items()])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Every failure that is not our own defect ends as a message that says what to do, and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            raise
+        except Exception as error:
+            from thunder.cli.explain import explained
+
+            failure = explained(error)
+            if failure is None:
+                raise
+            raise failure from error
+
 
 def print_version(ctx: click.Context, param: click.Parameter, asked: Any) -> None:
     if asked and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
         click.echo(f"thunder-agent {version('thunder-agent')}")
         ctx.exit()
 
@@ -47,5 +73,5 @@ def print_version(ctx: click.Context, param: click.Parameter, asked: Any) -> Non
 def main() -> None:
     """Operate ThunderAgent. Data go to stdout, progress to stderr.
 
-    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict.
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 130 interrupted.
     """

@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from thunder.cli import target
 from thunder.cli.errors import Conflict, Failed, NotFound
 from thunder.cli.main import NOUNS, main
 from thunder.cli.options import Command, Noun, Options
@@ -59,14 +60,65 @@ def test_every_noun_in_the_table_exists_and_explains_its_verbs(runner, name):
     shown = runner.invoke(main, [name, "--help"])
 
     assert shown.exit_code == 0
-    group = main.get_command(click.Context(main), name)
-    assert group.commands
-    assert all(command.get_short_help_str() for command in group.commands.values())
+    command = main.get_command(click.Context(main), name)
+    assert command.name == name
+    assert command.get_short_help_str()
+    assert all(verb.get_short_help_str() for verb in getattr(command, "commands", {}).values())
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_completing_a_nouns_verbs_and_options_imports_nothing_heavy(name):
+    """What a shell asks for at each press of Tab."""
+    code = f"""
+import sys
+from importlib import import_module
+from thunder.cli.main import NOUNS
+import_module(NOUNS[{name!r}][0])
+sys.exit(f"imported {{heavy}}" if (heavy := [each for each in {HEAVY!r} if each in sys.modules]) else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert name in ("local", "registry") or done.returncode == 0, done.stderr
+
+
+def test_every_command_of_the_contract_is_there():
+    verbs = {
+        "task": {"submit", "get", "list", "wait", "cancel", "redrive", "ack", "why", "delete"},
+        "queue": {"list", "pause", "resume", "set"},
+        "dlq": {"list", "redrive"},
+        "schedule": {"list", "put", "delete", "run"},
+        "local": {"up", "down", "status", "logs"},
+        "registry": {"build", "show"},
+    }
+    context = click.Context(main)
+    for noun_name, wanted in verbs.items():
+        assert set(main.get_command(context, noun_name).commands) == wanted
+    assert {"stats", "top", "doctor", "completion"} <= set(main.list_commands(context))
+
+
+def test_an_interrupt_ends_quietly(runner, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, "locate", interrupted)
+    ended = runner.invoke(main, ["stats"])
+
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_our_own_defects_show_their_trace(runner, monkeypatch):
+    def broken(*_):
+        raise TypeError("a defect")
+
+    monkeypatch.setattr(target, "locate", broken)
+
+    assert isinstance(runner.invoke(main, ["stats"]).exception, TypeError)
 
 
 def test_global_options_are_understood_by_the_noun_and_by_the_verb(runner):
     given = ["--profile", "p", "--region", "eu-west-1", "--endpoint-url", "http://x", "--output", "json"]
-    expected = Options(profile="p", region="eu-west-1", endpoint_url="http://x", output="json")
+    given += ["--stack", "s", "--api-url", "https://a", "--local"]
+    expected = Options("p", "eu-west-1", "http://x", "json", local=True, stack="s", api_url="https://a")
 
     assert options_of(runner, *given, "verb") == expected
     assert options_of(runner, "verb", *given) == expected
@@ -130,7 +182,7 @@ def test_a_list_is_printed_in_each_form(capsys):
 
     print_list(rows, ["id", "n"], "table")
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("id", "n", "x", "y", "1"))
+    assert all(word in printed for word in ("ID", "N", "x", "y", "1"))
     assert "more" not in printed
 
 
