@@ -36,6 +36,7 @@ from thunderagent.store import Store
 
 IN_S3 = "s3:"
 URL_SECONDS = 60
+REMOVED_BY_COMMIT = {"result", "resultRef", "resultBytes", "error", "lockTime", "owner"}
 END_BYTES = 40  # finishedAt, expiresAt and the longer status and key of a terminal item
 
 
@@ -74,8 +75,11 @@ class Bodies:
         size = utf8_size(text)
         if size > RESULT_BYTES:
             raise TooLarge(f"the result has {size} bytes; at most {RESULT_BYTES} are kept", path="result")
-        if _stays_inline(task, size):
+        if _stays_inline(task.item, size):
             return Result(text=text)
+        for kept in _shorter_histories(task):
+            if _stays_inline({**task.item, "attempts": kept or None}, size):
+                return Result(text=text, attempts=kept)
         keep = self._store.clock.now() + RETENTION_SECONDS[Status.SUCCESS] + DAY_SECONDS
         return Result(reference=self._put(result_id(task.task_id, task.fence), text, size, keep), size=size)
 
@@ -135,9 +139,14 @@ class Bodies:
             self._objects.delete(reference.removeprefix(IN_S3))
 
 
-def _stays_inline(task: Task, size: int) -> bool:
+def _shorter_histories(task: Task) -> list[list[dict[str, Any]]]:
+    """The attempts without the oldest, without the two oldest, and so on: dropped before a body is moved out."""
+    return [task.attempts[dropped:] for dropped in range(1, len(task.attempts) + 1)]
+
+
+def _stays_inline(item: Mapping[str, Any], size: int) -> bool:
     """Inline when the item stays one write unit, or when it is larger anyway and no unit is added."""
-    without = {name: value for name, value in task.item.items() if name not in {"result", "resultRef", "lockTime"}}
+    without = {name: value for name, value in item.items() if name not in REMOVED_BY_COMMIT}
     base = item_bytes(without) + len("result") + END_BYTES
     total = base + size
     return total <= CHEAP_ITEM_BYTES or (base > CHEAP_ITEM_BYTES and -(-total // 1024) == -(-base // 1024))

@@ -83,11 +83,15 @@ def keep_attempts(task: Task, attempt: Attempt | None) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Result:
-    """A result to store with a commit: inline JSON text, or a reference to a body that is stored already."""
+    """A result to store with a commit: inline JSON text, or a reference to a body that is stored already.
+
+    `attempts`, where it is not None, is the history that is kept beside an inline text.
+    """
 
     text: str | None = None
     reference: str | None = None
     size: int = 0
+    attempts: list[dict[str, Any]] | None = None
 
     def attributes(self) -> dict[str, Any]:
         if self.reference is not None:
@@ -285,8 +289,8 @@ def commit(task: Task, token: LeaseToken, *, result: Result, attempt: Attempt, l
         token=token,
         layout=layout,
         now=now,
-        sets={**result.attributes(), "startedAt": _started(task, attempt)},
-        removes=["error", *_stale_body(task, result)],
+        sets={**result.attributes(), "startedAt": _started(task, attempt), **_given(attempts=result.attempts or None)},
+        removes=["error", *_stale_body(task, result), *(["attempts"] if result.attempts == [] else [])],
         recognised=lambda old: old.get("status") == Status.SUCCESS or old.get("outcome") == Outcome.ACKNOWLEDGED,
     )
 

@@ -182,9 +182,9 @@ TRANSITIONS: tuple[Transition, ...] = (
         _HELD,
         "the result is stored",
         sets=_END | {"startedAt"},
-        may_set=_BODY | LISTED,
+        may_set=_BODY | LISTED | {"attempts"},
         removes=_END_REMOVES | {"error"},
-        may_remove=_BODY,
+        may_remove=_BODY | {"attempts"},
     ),
     Transition(
         Event.FINISH,
