@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 from thunderagent.errors import StoreError
@@ -15,7 +14,6 @@ from thunderagent.threads import Threads
 BACK_OFF_SECONDS = 5.0  # after an executor refused a batch, its profile rests this long
 SECOND_LOOK_SECONDS = (0.02, 0.15)
 COUNT_AGE_SECONDS = 1.0
-UNCHECKED_SHARE = 8  # a poller may open an eighth of the cap between two counts: several at once stay well below it
 
 
 class Capacity:
@@ -26,15 +24,15 @@ class Capacity:
         self._settings = settings
         self._threads = threads
         self._observer = observer
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[str, tuple[float, int]] = {}
         self._resting: dict[str, float] = {}
 
     def free(self, *, max_age: float = 0) -> dict[str, int]:
-        """Batches by profile. `max_age` seconds a count may be old, own leases since then counted in."""
+        """Batches by profile. `max_age` seconds a count may be old; each lease opened renews it."""
         now = self._store.clock.monotonic()
         awake = [each for name, each in self._settings.executors.items() if self._resting.get(name, 0) <= now]
         self._count([each for each in awake if not self._is_fresh(each.name, max_age)])
-        return {each.name: max(0, each.max_in_flight - self._counts[each.name].leases) for each in awake}
+        return {each.name: max(0, each.max_in_flight - self._counts[each.name][1]) for each in awake}
 
     def rest(self, profile: str) -> None:
         """Its executor refused: ask no more for some seconds."""
@@ -46,10 +44,8 @@ class Capacity:
         Pollers that looked at the same time all saw the same free places, so each counts again after it opened. Whoever
         sees too many looks once more after a random moment, so that not all of them yield. A lease stays only when a
         count that includes it was within the cap: the last one to open sees them all, and the cap holds up to the
-        index's lag. While few leases are known, not every one is followed by a count.
+        index's lag.
         """
-        if self._is_far_below_cap(executor):
-            return True
         try:
             if self._is_within_cap(executor):
                 return True
@@ -59,26 +55,13 @@ class Capacity:
             self._observer.log("lease.count_failed", level="WARNING", profile=executor.name, code=error.code)
             return False
 
-    def _is_far_below_cap(self, executor: Executor) -> bool:
-        """By the last count, with the lease just opened counted in."""
-        known = self._counts.get(executor.name)
-        if known is None:
-            return False
-        known.leases += 1
-        known.opened += 1
-        return (
-            self._is_fresh(executor.name, COUNT_AGE_SECONDS)
-            and known.leases <= executor.max_in_flight // 2
-            and known.opened <= executor.max_in_flight // UNCHECKED_SHARE
-        )
-
     def _is_within_cap(self, executor: Executor) -> bool:
         self._count([executor])
-        return self._counts[executor.name].leases <= executor.max_in_flight
+        return self._counts[executor.name][1] <= executor.max_in_flight
 
     def _is_fresh(self, profile: str, max_age: float) -> bool:
         counted = self._counts.get(profile)
-        return counted is not None and self._store.clock.monotonic() - counted.at < max_age
+        return counted is not None and self._store.clock.monotonic() - counted[0] < max_age
 
     def _count(self, executors: list[Executor]) -> None:
         """One query for each shard of each profile, all at once; none reads more than the cap and one."""
@@ -90,13 +73,4 @@ class Capacity:
         now = self._store.clock.monotonic()
         for executor in executors:
             total = sum(count for (each, _), count in zip(partitions, counts, strict=True) if each is executor)
-            self._counts[executor.name] = _Count(now, total)
-
-
-@dataclass
-class _Count:
-    """A profile's leases as they were counted, and as they must be by now: own ones opened since are counted in."""
-
-    at: float
-    leases: int
-    opened: int = 0
+            self._counts[executor.name] = (now, total)
