@@ -1,4 +1,4 @@
-"""Where payloads and results stand: by the bytes of their stored form, and named so that no stale writer replaces one."""
+"""Where payloads and results stand: by their stored bytes, and named so that no stale writer replaces one."""
 
 from __future__ import annotations
 
