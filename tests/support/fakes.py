@@ -133,6 +133,9 @@ class Recorder:
     def flush_old(self) -> None:
         return None
 
+    def flush(self) -> None:
+        return None
+
     def names(self) -> list[str]:
         return [event for event, _ in self.events]
 

@@ -30,7 +30,7 @@ class Capacity:
     def free(self, *, max_age: float = 0) -> dict[str, int]:
         """Batches by profile. `max_age` seconds a count may be old; each lease opened renews it."""
         now = self._store.clock.monotonic()
-        awake = [each for name, each in self._settings.executors.items() if self._resting.get(name, 0) <= now]
+        awake = [each for name, each in self._settings.served.items() if self._resting.get(name, 0) <= now]
         self._count([each for each in awake if not self._is_fresh(each.name, max_age)])
         return {each.name: max(0, each.max_in_flight - self._counts[each.name][1]) for each in awake}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -104,9 +105,13 @@ class Sweeper:
         reap_stray: Callable[[Item], None],
         on_end: OnEnd = lambda item: None,
         each_pass: Callable[[], object] = lambda: None,
+        room: Callable[[], float] = lambda: math.inf,
+        sweeps: Callable[[str], bool] = lambda queue: True,
         threads: Threads,
         observer: Observer,
     ) -> None:
+        """`room` is how many batches of each profile the sender itself can take, whatever the caps say; `sweeps` tells
+        the queues that are looked into."""
         in_flight = InFlight(store.clock)
         clearing = Clearing(store, in_flight, on_end=on_end, observer=observer)
         self._tools = Tools(
@@ -129,6 +134,8 @@ class Sweeper:
         self._settings = settings
         self._observer = observer
         self._each_pass = each_pass
+        self._room = room
+        self._sweeps = sweeps
         self._turn = store.randomness.below(SHARE * SHARE)
 
     def run(self, *, window_seconds: float, stop: Callable[[], bool] = lambda: False) -> Pass:
@@ -139,14 +146,14 @@ class Sweeper:
         clock = self._store.clock
         until = clock.monotonic() + window_seconds
         total = Pass()
-        self._record_shards()
+        self.record_shards()
         while True:
             done = self.run_pass()
             total.claimed += done.claimed
             total.conflicts += done.conflicts
             total.failed |= done.failed
             total.unusable = done.unusable
-            pause = self._pause(done)
+            pause = self.pause_after(done)
             if done.unusable or stop() or clock.monotonic() + pause >= until:
                 return total
             clock.sleep(pause)
@@ -164,7 +171,7 @@ class Sweeper:
             self._observer.log("sweep.failed", level="WARNING", operation=error.operation, code=error.code)
         return done
 
-    def _pause(self, done: Pass) -> float:
+    def pause_after(self, done: Pass) -> float:
         """None while a quota was the only limit, short after a pass that claimed, else until something is due."""
         busy, idle = self._settings.poll_busy_seconds, self._settings.poll_idle_seconds
         if done.claimed:
@@ -176,10 +183,11 @@ class Sweeper:
     def _sweep(self, done: Pass) -> None:
         tools = self._tools
         tools.in_flight.forget()
-        queues = [queue for queue in self._queues.all().values() if not queue.paused]
+        queues = [each for each in self._queues.all().values() if not each.paused and self._sweeps(each.name)]
+        own = int(min(self._room(), PASS_TASKS))
         room = packings(
-            self._settings.executors.values(),
-            tools.dispatcher.capacity.free(),
+            self._settings.served.values(),
+            {profile: min(own, free) for profile, free in tools.dispatcher.capacity.free().items()},
             size=self._settings.poll_batch_size,
             most=PASS_TASKS,
             turn=self._turn,
@@ -192,7 +200,8 @@ class Sweeper:
         tools.dispatcher.limits.begin_pass()
         _Round(tools, queues, room, done).run()
 
-    def _record_shards(self) -> None:
+    def record_shards(self) -> None:
+        """Once in a container's life, before its first pass: how many shards it was configured with."""
         try:
             self._queues.record_shards()
         except StoreError as error:
@@ -267,7 +276,9 @@ class _Round:
         profile = self.tools.registry.profile_of(task.type)
         if task.queue in self.stopped:
             return
-        if profile is None or profile not in self.tools.settings.executors:
+        if profile not in self.tools.settings.served and self.tools.settings.has_handler_elsewhere(profile):
+            self._skip(task, seconds=DEFER_SECONDS)
+        elif profile is None or profile not in self.tools.settings.served:
             jitter = self.tools.store.randomness.uniform(0.5, 1)
             self._defer(task, self.tools.store.clock.now() + DEFER_SECONDS * jitter, "no_handler")
         elif profile not in self.room:
@@ -312,10 +323,10 @@ class _Round:
         else:
             self._skip(task)
 
-    def _skip(self, task: Task) -> None:
+    def _skip(self, task: Task, *, seconds: float = SKIP_SECONDS) -> None:
         """Not looked up again for a moment."""
         now = self.tools.store.clock.now()
-        self.tools.in_flight.note(task.task_id, task.due_at, until=now + SKIP_SECONDS)
+        self.tools.in_flight.note(task.task_id, task.due_at, until=now + seconds)
 
     def _defer_all(self) -> None:
         defer = self.tools.clearing.defer

@@ -117,7 +117,7 @@ class Doorbell:
         return (
             queue is not None
             and not queue.paused
-            and self._registry.profile_of(task.type) in self._settings.executors
+            and self._registry.profile_of(task.type) in self._settings.served
             and task.blocked_count == 0
             and task.item.get("homeRegion", region) == region
             and (task.deadline is None or task.deadline > self._store.clock.now())
@@ -132,7 +132,7 @@ class Doorbell:
             return
         free, backlogged = self._look(tasks)
         room = packings(
-            self._settings.executors.values(), free, size=self._settings.poll_batch_size, most=PASS_TASKS, turn=0
+            self._settings.served.values(), free, size=self._settings.poll_batch_size, most=PASS_TASKS, turn=0
         )
         stopped: set[str] = set()
         claimed = rung.claimed

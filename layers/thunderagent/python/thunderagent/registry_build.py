@@ -88,7 +88,7 @@ def _source(given: ProfileSource | Sequence[Path | str]) -> ProfileSource:
 
 def _handlers_of(source: ProfileSource) -> list[Handler]:
     directories = [Path(each).resolve() for each in source.handlers]
-    with _importable(directories):
+    with importable(directories):
         names = [name for directory in directories for name in _module_names(directory)]
         handlers = [handler for name in names for handler in handlers_in(load_module(name))]
     by_type(handlers)
@@ -163,7 +163,7 @@ def _module_names(directory: Path) -> list[str]:
 
 
 @contextmanager
-def _importable(directories: Sequence[Path]) -> Iterator[None]:
+def importable(directories: Sequence[Path]) -> Iterator[None]:
     """The directories as sibling packages at the head of the path, as in the executor's asset; afterwards all is as it
     was: path, bytecode, and every module of these names."""
     names = [_package_name(directory) for directory in directories]

@@ -14,7 +14,8 @@ from thunderagent.states import TERMINAL
 
 @dataclass(frozen=True)
 class Executor:
-    """One executor profile: which function runs its batches, and how much at once."""
+    """One executor profile: who runs its batches, and how much at once. `function` is the Lambda function of a profile
+    of that kind; those of kind `agent` are run by `thunder agent` processes alone."""
 
     name: str
     function: str
@@ -22,11 +23,16 @@ class Executor:
     threads: int = 10
     max_in_flight: int = 20
     lease_seconds: float = 300
+    kind: str = "lambda"
+
+
+KINDS = ("lambda", "agent")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole configuration of a container. `ENVIRONMENT_NAMES` says which variable each field comes from."""
+    """The whole configuration of a container. `ENVIRONMENT_NAMES` says which variable each field comes from; `serves`
+    is the profile of an agent, which claims for itself alone."""
 
     table_name: str
     region: str = "us-east-1"
@@ -52,6 +58,19 @@ class Settings:
     undelivered_queue_url: str | None = None
     recorder_patience_seconds: float = 21_600
     memory_mib: float = 512
+    serves: str | None = None
+
+    @property
+    def served(self) -> dict[str, Executor]:
+        """The profiles whose tasks this container claims and sends: an agent's own, or those that Lambda runs."""
+        if self.serves is not None:
+            return {self.serves: self.executors[self.serves]}
+        return {name: executor for name, executor in self.executors.items() if executor.kind == "lambda"}
+
+    def has_handler_elsewhere(self, profile: str | None) -> bool:
+        """Whether tasks of a profile that is not served here are somebody else's to claim. An agent, which may know no
+        other profile, leaves whatever is not its own."""
+        return self.serves is not None or profile in self.executors
 
 
 ENVIRONMENT_NAMES: dict[str, str] = {
@@ -82,9 +101,18 @@ ENVIRONMENT_NAMES: dict[str, str] = {
 }
 
 
-def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Settings from the environment. Raises ConfigurationError naming the variable and what it may be."""
-    source = os.environ if environ is None else environ
+def load_settings(
+    environ: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, str] | None = None,
+    fixed: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from the environment; `defaults` hold where it says nothing, `fixed` whatever it says.
+
+    Raises ConfigurationError naming the variable and what it may be.
+    """
+    said = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
+    source = {**(defaults or {}), **said, **(fixed or {})}
     if not source.get("TABLE_NAME"):
         raise ConfigurationError("TABLE_NAME is not set: it must name the task table")
     return Settings(
@@ -151,9 +179,13 @@ def _executors(text: str) -> dict[str, Executor]:
 
 
 def _executor(name: str, profile: Mapping[str, Any]) -> Executor:
+    kind = profile.get("kind", "lambda")
+    if kind not in KINDS:
+        raise ConfigurationError(f"EXECUTORS: profile {name!r} has kind {kind!r}: one of {', '.join(KINDS)} is needed")
     return Executor(
         name=name,
-        function=profile["function"],
+        kind=kind,
+        function=profile["function"] if kind == "lambda" else profile.get("function", ""),
         timeout_seconds=float(profile.get("timeoutSeconds", 900)),
         threads=int(profile.get("threads", 10)),
         max_in_flight=int(profile.get("maxInFlight", 20)),
