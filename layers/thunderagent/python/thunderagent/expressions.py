@@ -908,7 +908,9 @@ def _end_pending(
         require=[equals("status", PENDING), *require],
         sets={**_end(status, now), **listed, **sets},
         removes=["lockTime", "owner", "deferredFor", *removes, *unlisted],
-        applied=lambda old: old.get("status") == status and old.get("finishedAt") == now,
+        applied=lambda old: (
+            old.get("status") == status and old.get("finishedAt") == now and old.get("outcome") == sets.get("outcome")
+        ),
         returns="ALL_NEW",
     )
 
