@@ -9,6 +9,9 @@ validated on the first row of a query and read once; 20,000 keys then take a thi
 AWS counts the write units of each table and index in CloudWatch; ministack only tells those who ask. Here writes of
 single items count; batches and transactions do not. And AWS counts every invocation of a function; ministack only
 those of one API call. Alarms are judged by the bridge (`thunder.local.bridge`) and by nobody else.
+
+A stream's records do not outlive the process, but how far each consumer has read them does: after a restart it would
+wait until as many new ones have come. Here it begins with the first.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ def main() -> None:
         cloudwatch = import_module("ministack.services.cloudwatch")
         count_write_units(dynamodb, cloudwatch)
         leave_alarms_to_the_bridge(cloudwatch)
-        count_every_invocation(import_module("ministack.services.lambda_svc"))
+        functions = import_module("ministack.services.lambda_svc")
+        count_every_invocation(functions)
+        read_streams_anew(functions)
     else:
         print(f"ministack {version('ministack')} is not {SUPPORTED_VERSION}: large queries are slow", file=sys.stderr)
     app = import_module("ministack.app")
@@ -164,6 +169,19 @@ def count_every_invocation(functions: ModuleType) -> None:
     meter = InvocationMeter(functions._emit_lambda_metrics, functions._emit_lambda_logs)
     functions._emit_lambda_metrics = meter.measure  # type: ignore[attr-defined]
     functions._emit_lambda_logs = meter.log  # type: ignore[attr-defined]
+
+
+def read_streams_anew(functions: ModuleType) -> None:
+    """Sets every restored position in a table's stream to the stream's beginning, which is empty after a restart."""
+    restore = functions._restore_esm_positions
+
+    def restore_and_begin_anew(store: Any, positions: Any) -> None:
+        restore(store, positions)
+        if store is functions._dynamodb_stream_positions:
+            store._data.update(dict.fromkeys(store._data, 0))
+
+    functions._restore_esm_positions = restore_and_begin_anew  # type: ignore[attr-defined]
+    functions._dynamodb_stream_positions._data.update(dict.fromkeys(functions._dynamodb_stream_positions._data, 0))
 
 
 class InvocationMeter:

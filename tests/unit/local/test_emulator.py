@@ -216,3 +216,17 @@ def test_the_embedded_aws_judges_no_alarm_itself():
 
     cloudwatch._evaluate_alarm({})
     assert cloudwatch.TWO_WEEKS_SECONDS == emulator.METRICS_KEPT_SECONDS
+
+
+def test_consumers_of_a_stream_begin_with_its_first_record_after_a_restart():
+    streams, other = SimpleNamespace(_data={"restored at import": 7}), SimpleNamespace(_data={})
+    functions = SimpleNamespace(
+        _dynamodb_stream_positions=streams,
+        _restore_esm_positions=lambda store, positions: store._data.update(positions),
+    )
+    emulator.read_streams_anew(functions)
+    functions._restore_esm_positions(streams, {"doorbell": 412, "recorder": 397})
+    functions._restore_esm_positions(other, {"queue": 5})
+
+    assert streams._data == {"restored at import": 0, "doorbell": 0, "recorder": 0}
+    assert other._data == {"queue": 5}
