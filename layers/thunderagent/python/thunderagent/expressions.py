@@ -691,6 +691,45 @@ def look_again(child: Task, *, until: float) -> Write:
     )
 
 
+# ---- schedules ---------------------------------------------------------------------------------------------------
+
+
+def put_schedule(item: Item, *, stored: Item | None) -> Write:
+    """A schedule, new or replaced, on the premise that it is as seen: a firing or another PUT in between wins."""
+    premises = [absent()]
+    if stored is not None:
+        premises = [as_seen("version", stored.get("version")), as_seen("dueAt", stored.get("dueAt"))]
+    return put(
+        "put_schedule",
+        item,
+        require=premises,
+        applied=lambda old: all(old.get(name) == item[name] for name in ("version", "updatedAt", "cron", "task")),
+    )
+
+
+def advance_schedule(
+    seen: Item,
+    *,
+    due_at: float,
+    last: float | None = None,
+    task_id: str | None = None,
+    problem: str | None = None,
+) -> Write:
+    """The next firing moves on, once: with the firing's task in one transaction, or alone when it makes none."""
+    return update(
+        "advance_schedule",
+        str(seen["taskId"]),
+        require=[as_seen("dueAt", seen.get("dueAt")), as_seen("version", seen.get("version"))],
+        sets={"dueAt": due_at, **_given(last=last, lastTaskId=task_id, problem=problem)},
+        removes=[] if problem is not None else ["problem"],
+        applied=lambda old: old.get("dueAt") == due_at and (last is None or old.get("last") == last),
+    )
+
+
+def delete_schedule(item_id: str) -> Write:
+    return delete("delete_schedule", item_id, require=[])
+
+
 # ---- the lease ---------------------------------------------------------------------------------------------------
 
 
