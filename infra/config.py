@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE_SECONDS = 60  # EventBridge's shortest rate
 SHORTEST_LEASE_SECONDS = 60  # Lambda refuses a shorter maximum event age for asynchronous invocations
 LONGEST_FUNCTION_SECONDS = 900
+LONGEST_AGENT_SECONDS = 86_430  # a day for the task, and the executor's margin
+KINDS = ("lambda", "agent")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
 FUNCTION_NAMES = ("api", "poller", "reaper", "recorder")
 TERMINAL_STATUSES = ("SUCCESS", "FAILED", "DONE")
@@ -34,13 +36,16 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorProfile:
-    """One executor function: which handlers it has, its size, and how much of it runs at once.
+    """One executor: which handlers it has, its size, and how much of it runs at once.
+
+    One of kind `agent` has no function: its batches are run by `thunder agent` processes, wherever those are.
 
     `handlers` are directories relative to the project; each is staged beside the entry point under its own name.
     `queues` are those its types may name; the first one is their default.
     """
 
     name: str
+    kind: str = "lambda"
     handlers: tuple[str, ...] = ("functions/executor/tasks",)
     code: str = "functions/executor"
     queues: tuple[str, ...] = ("default",)
@@ -50,6 +55,10 @@ class ExecutorProfile:
     max_in_flight: int = 20
     lease_seconds: int = 300
     reserved_concurrency: int | None = None
+
+    @property
+    def is_function(self) -> bool:
+        return self.kind == "lambda"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,26 +214,34 @@ def _executors(section: _Section, base: EnvironmentConfig) -> tuple[ExecutorProf
 def _executor(name: str, section: _Section) -> ExecutorProfile:
     if not NAME.fullmatch(name):
         raise ConfigError(f"{section.path}: a profile's name must match {NAME.pattern}")
-    base = ExecutorProfile(name=name)
+    kind = section.choice("kind", "lambda", KINDS)
+    longest = LONGEST_FUNCTION_SECONDS if kind == "lambda" else LONGEST_AGENT_SECONDS
+    base = ExecutorProfile(name=name, timeout_seconds=longest)
     profile = ExecutorProfile(
         name=name,
+        kind=kind,
         handlers=section.texts("handlers", base.handlers),
-        code=section.text("code", base.code),
         queues=section.texts("queues", base.queues, NAME),
-        memory_mib=_memory(section, base.memory_mib),
         # The shortest task timeout is one second, and it ends 30 s before its executor's.
-        timeout_seconds=section.integer(
-            "timeoutSeconds", base.timeout_seconds, at_least=31, at_most=LONGEST_FUNCTION_SECONDS
-        ),
+        timeout_seconds=section.integer("timeoutSeconds", base.timeout_seconds, at_least=31, at_most=longest),
         threads=section.integer("threads", base.threads, at_least=1, at_most=100),
         max_in_flight=section.integer("maxInFlight", base.max_in_flight, at_least=1, at_most=1000),
         lease_seconds=section.integer(
             "leaseSeconds", base.lease_seconds, at_least=SHORTEST_LEASE_SECONDS, at_most=21600
         ),
-        reserved_concurrency=_reserved(section),
+        **(_function_only(section, base) if kind == "lambda" else {}),
     )
     section.refuse_unknown()
     return profile
+
+
+def _function_only(section: _Section, base: ExecutorProfile) -> dict[str, Any]:
+    """What an agent's profile may not say."""
+    return {
+        "code": section.text("code", base.code),
+        "memory_mib": _memory(section, base.memory_mib),
+        "reserved_concurrency": _reserved(section),
+    }
 
 
 def _functions(section: _Section, base: EnvironmentConfig) -> dict[str, Any]:

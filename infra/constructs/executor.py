@@ -26,6 +26,7 @@ ITEM_ACTIONS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "UpdateItem", "
 def profile_environment(profile: ExecutorProfile, *, function: str) -> dict[str, object]:
     """One entry of EXECUTORS: where a profile's batches are sent, and how much it takes at once."""
     return {
+        **({} if profile.is_function else {"kind": profile.kind}),
         "function": function,
         "timeoutSeconds": profile.timeout_seconds,
         "threads": profile.threads,

@@ -73,7 +73,7 @@ class ServiceStack(Stack):
         self._registry = self._project.read_registry(config.environment)
         self._house = self._house_defaults()
         self.undelivered = self._undelivered_queue()
-        self.executors = {profile.name: self._executor(profile) for profile in config.executors}
+        self.executors = {profile.name: self._executor(profile) for profile in config.executors if profile.is_function}
         executors_json = self._executors_json()
         self.poller = Poller(
             self,
@@ -188,11 +188,13 @@ class ServiceStack(Stack):
         )
 
     def _executors_json(self) -> str:
-        """The value of EXECUTORS for the functions that plan for executors or invoke them."""
+        """The value of EXECUTORS for the functions that plan for executors or invoke them. Agents' profiles are in it:
+        the reaper sees to their leases, and the poller leaves their tasks to them."""
+        functions = {name: executor.function.function_name for name, executor in self.executors.items()}
         return self.to_json_string(
             {
-                name: profile_environment(executor.profile, function=executor.function.function_name)
-                for name, executor in self.executors.items()
+                profile.name: profile_environment(profile, function=functions.get(profile.name, ""))
+                for profile in self._config.executors
             }
         )
 

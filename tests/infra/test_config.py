@@ -74,6 +74,9 @@ def test_an_instance_has_its_own_stack_names() -> None:
         ({"functions": {"api": {"memoryMiB": 64}}}, r"functions\.api\.memoryMiB is 64: .* from 128 to 10240"),
         ({"executors": {"Big": {}}}, r"environments\.dev\.executors\.Big: a profile's name must match"),
         ({"executors": {"a": {"timeoutSeconds": 901}}}, r"executors\.a\.timeoutSeconds is 901: .* from 31 to 900"),
+        ({"executors": {"a": {"kind": "agents"}}}, r"executors\.a\.kind is 'agents': it must be one of lambda, agent"),
+        ({"executors": {"a": {"kind": "agent", "memoryMiB": 512}}}, r"executors\.a\.memoryMiB is not a known key"),
+        ({"executors": {"a": {"kind": "agent", "timeoutSeconds": 86431}}}, r"is 86431: .* from 31 to 86430"),
         ({"executors": {"a": {"leaseSeconds": 59}}}, r"executors\.a\.leaseSeconds is 59: .* from 60"),
         ({"executors": {"a": {"handlers": []}}}, r"executors\.a\.handlers is \[\]: it must be a list"),
         (

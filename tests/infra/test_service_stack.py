@@ -142,6 +142,27 @@ def test_profiles_become_functions_of_their_own(synthesise: Synthesise) -> None:
     assert sum("ExecutorErrors" in id and "heavy" in id for id in alarms) == 1
 
 
+def test_an_agents_profile_has_no_function_but_the_others_know_of_it(synthesise: Synthesise) -> None:
+    profiles = {"default": {}, "long": {"kind": "agent", "queues": ["long"], "threads": 2}}
+    service = synthesise("dev", {"environments": {"dev": {"executors": profiles}}}).service
+    found = functions(service)
+    assert sum("EXECUTOR_PROFILE" in variables(each) for each in properties(service, "AWS::Lambda::Function")) == 1
+    for name in ("poller", "doorbell", "reaper", "api"):
+        executors = json.loads(readable(variables(found[name])["EXECUTORS"]))
+        assert "kind" not in executors["default"]
+        assert executors["long"] == {
+            "kind": "agent",
+            "function": "",
+            "timeoutSeconds": 86430,
+            "threads": 2,
+            "maxInFlight": 20,
+            "leaseSeconds": 300,
+        }
+    environment = {**variables(found["poller"]), "TABLE_NAME": "t", "EXECUTORS": json.dumps(executors)}
+    settings = load_settings({name: value for name, value in environment.items() if isinstance(value, str)})
+    assert set(settings.served) == {"default"}
+
+
 # ---- TA-39: first deploy in a new account; deploy, destroy, deploy ---------------------------------------------------
 
 
