@@ -18,6 +18,7 @@ NOUNS = {
     "stats": ("thunder.cli.stats", "Backlog, running, failed, rates."),
     "top": ("thunder.cli.top", "The same, live."),
     "doctor": ("thunder.cli.doctor", "Look for what is wrong with the set-up."),
+    "agent": ("thunder.cli.agent", "A long-running worker, for tasks longer than 15 minutes."),
     "local": ("thunder.cli.local", "The whole stack on this machine: up, down, status, logs."),
     "registry": ("thunder.cli.registry", "The declared task types and queues: build, show."),
     "completion": ("thunder.cli.completion", "Completion for bash, zsh or fish."),

@@ -101,18 +101,9 @@ ENVIRONMENT_NAMES: dict[str, str] = {
 }
 
 
-def load_settings(
-    environ: Mapping[str, str] | None = None,
-    *,
-    defaults: Mapping[str, str] | None = None,
-    fixed: Mapping[str, str] | None = None,
-) -> Settings:
-    """Settings from the environment; `defaults` hold where it says nothing, `fixed` whatever it says.
-
-    Raises ConfigurationError naming the variable and what it may be.
-    """
-    said = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
-    source = {**(defaults or {}), **said, **(fixed or {})}
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment. Raises ConfigurationError naming the variable and what it may be."""
+    source = os.environ if environ is None else environ
     if not source.get("TABLE_NAME"):
         raise ConfigurationError("TABLE_NAME is not set: it must name the task table")
     return Settings(

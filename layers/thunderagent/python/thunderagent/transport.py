@@ -40,9 +40,7 @@ _BUILDING = threading.Lock()  # a botocore session is not thread-safe; its clien
 Invoke = Callable[[str, bytes], None]
 
 
-def boto_client(
-    service: str, *, region: str, endpoint_url: str | None = None, session: Any = None, **options: Any
-) -> BaseClient:
+def boto_client(service: str, *, region: str, endpoint_url: str | None = None, **options: Any) -> BaseClient:
     """A botocore client that sends every request exactly once. The default session is per process and kept."""
     from botocore.config import Config
     from botocore.session import get_session
@@ -56,9 +54,8 @@ def boto_client(
         parameter_validation=False,
     )
     with _BUILDING:
-        return (session or get_session()).create_client(
-            service, region_name=region, endpoint_url=endpoint_url, config=config, **options
-        )
+        session = get_session()
+        return session.create_client(service, region_name=region, endpoint_url=endpoint_url, config=config, **options)
 
 
 def boto_send(client: BaseClient) -> Send:

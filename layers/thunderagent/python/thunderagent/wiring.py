@@ -155,15 +155,20 @@ def parts_from_environment(*, threads: int = 10) -> Parts:
         draw=lambda: randomness.uniform(0, 1),
         clock_ms=_epoch_ms,
     )
-    seams = Seams(
+    seams = boto_seams(settings, randomness=randomness, threads=PoolThreads(threads))
+    return Parts(settings, seams, registry=registry, telemetry=telemetry)
+
+
+def boto_seams(settings: Settings, *, randomness: Randomness, threads: Threads) -> Seams:
+    """The seams over botocore, as the process's environment configures it."""
+    return Seams(
         send=boto_send(boto_client("dynamodb", region=settings.region)),
         invoke=_LazyInvoke(settings.region),
         clock=SystemClock(),
         randomness=randomness,
-        threads=PoolThreads(threads),
+        threads=threads,
         objects=_LazyObjects(settings.region, settings.bucket_name) if settings.bucket_name else None,
     )
-    return Parts(settings, seams, registry=registry, telemetry=telemetry)
 
 
 def _epoch_ms() -> int:

@@ -1,0 +1,1 @@
+"""The handler of bench.agents: what a `--handlers` directory looks like."""
