@@ -84,9 +84,10 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Registry:
-    """Declared queues, and by executor profile the leases that its types ask for themselves."""
+    """Declared queues, types with their queues, and by executor profile the leases its types ask for themselves."""
 
     queues: Sequence[str]
+    types: Mapping[str, str]
     lease_seconds: Mapping[str, Sequence[int]]
 
 
@@ -147,7 +148,8 @@ class Project:
         for declared in document["types"].values():
             if declared.get("leaseSeconds") is not None:
                 leases.setdefault(declared["profile"], []).append(declared["leaseSeconds"])
-        return Registry(queues=tuple(document["queues"]), lease_seconds=leases)
+        types = {name: declared["queue"] for name, declared in document["types"].items()}
+        return Registry(queues=tuple(document["queues"]), types=types, lease_seconds=leases)
 
     def _registry(self, environment: str) -> Path:
         path = self.root / "build" / "registry" / environment / "python" / "thunderagent_registry" / "registry.json"

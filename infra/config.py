@@ -112,6 +112,19 @@ class RecorderSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlarmSettings:
+    """From when on it is an alarm, and where to read what to do: `runbook` is the address of docs/operations.md."""
+
+    oldest_due_seconds: int = 300
+    failure_rate: float = 0.1
+    runbook: str = "docs/operations.md"
+
+    def runbook_section(self, heading: str) -> str:
+        """The address of a section, as GitHub and most renderers of Markdown make it from its heading."""
+        return f"{self.runbook}#{heading.lower()}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentConfig:
     """One deployment: an environment of a named instance."""
 
@@ -132,6 +145,9 @@ class EnvironmentConfig:
     doorbell: bool = True
     log_retention_days: int = 30
     log_level: str = "INFO"
+    log_debug_share: float = 0
+    tracing: bool = False
+    alarms: AlarmSettings = AlarmSettings()
     alarm_email: str | None = None
     enforce_tls: bool = True
 
@@ -197,6 +213,9 @@ def _environment(instance: str, name: str, section: _Section) -> EnvironmentConf
         doorbell=section.flag("doorbell", base.doorbell),
         log_retention_days=section.choice("logRetentionDays", base.log_retention_days, LOG_RETENTION_DAYS),
         log_level=section.choice("logLevel", base.log_level, ("DEBUG", "INFO", "WARNING", "ERROR")),
+        log_debug_share=section.number("logDebugShare", base.log_debug_share, at_least=0, at_most=1),
+        tracing=section.flag("tracing", base.tracing),
+        alarms=_alarms(section.section("alarms"), base.alarms),
         alarm_email=section.optional_text("alarmEmail", EMAIL),
         enforce_tls=section.flag("enforceTls", base.enforce_tls),
     )
@@ -289,6 +308,16 @@ def _poll(section: _Section, base: PollSettings) -> PollSettings:
         )
     section.refuse_unknown()
     return poll
+
+
+def _alarms(section: _Section, base: AlarmSettings) -> AlarmSettings:
+    alarms = AlarmSettings(
+        oldest_due_seconds=section.integer("oldestDueSeconds", base.oldest_due_seconds, at_least=1, at_most=604_800),
+        failure_rate=section.number("failureRate", base.failure_rate, at_least=0.001, at_most=1),
+        runbook=section.text("runbook", base.runbook),
+    )
+    section.refuse_unknown()
+    return alarms
 
 
 def _recording(section: _Section, base: RecorderSettings) -> RecorderSettings:

@@ -25,6 +25,7 @@ class HouseDefaults:
     project: Project
     layers: Sequence[lambda_.ILayerVersion]
     environment: Mapping[str, str]
+    tracing: bool
     log_retention: logs.RetentionDays
     log_removal: RemovalPolicy
 
@@ -67,8 +68,10 @@ class ServiceFunction(Construct):
                 log_group=self.log_group,
                 # The library prints whole JSON lines; Lambda's own JSON format would wrap them a second time.
                 logging_format=lambda_.LoggingFormat.TEXT,
-                tracing=lambda_.Tracing.DISABLED,
+                tracing=lambda_.Tracing.ACTIVE if house.tracing else lambda_.Tracing.DISABLED,
             )
+        if house.tracing:
+            acknowledge(self.role, {"IAM5[Resource::*]": "X-Ray's segments have no names to grant."})
         acknowledge(self.function, {"L1": "One runtime is tested; a newer one is taken with a release, not by itself."})
 
     def _role(self) -> iam.Role:

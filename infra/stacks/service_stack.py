@@ -15,10 +15,10 @@ from infra.assets import Project
 from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
-from infra.constructs.dashboard import Watched
 from infra.constructs.doorbell import Doorbell
 from infra.constructs.executor import Executor, profile_environment
 from infra.constructs.layers import Layers
+from infra.constructs.metrics import Watched
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.poller import Poller
 from infra.constructs.reaper import Reaper
@@ -126,7 +126,9 @@ class ServiceStack(Stack):
             enforce_tls=config.enforce_tls,
             quiet=config.environment == "local",
         ).topic
-        self.monitoring = Monitoring(self, "Monitoring", watched=self._watched(), topic=self.alarm_topic)
+        self.monitoring = Monitoring(
+            self, "Monitoring", watched=self._watched(), settings=config.alarms, topic=self.alarm_topic
+        )
         self._outputs()
 
     def _house_defaults(self) -> HouseDefaults:
@@ -143,7 +145,9 @@ class ServiceStack(Stack):
                 "DISPATCH_SHARDS": str(config.dispatch_shards),
                 "LIST_COMPLETED": "true" if config.list_completed else "false",
                 "LOG_LEVEL": config.log_level,
+                "LOG_DEBUG_SHARE": f"{config.log_debug_share:g}",
             },
+            tracing=config.tracing,
             log_retention=RETENTION[config.log_retention_days],
             log_removal=RemovalPolicy.RETAIN if config.protection.retain else RemovalPolicy.DESTROY,
         )
@@ -206,6 +210,7 @@ class ServiceStack(Stack):
             api=self.api.http_api.http_api_id,
             executors={name: executor.function.function_name for name, executor in self.executors.items()},
             failures=self.recorder.failures.queue_name,
+            types=self._registry.types,
             functions={
                 "api": self.api.function.function_name,
                 "poller": self.poller.function.function_name,

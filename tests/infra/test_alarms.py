@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,22 +13,22 @@ import pytest
 
 from infra.config import ROOT
 from tests.infra.templates import Synthesise, Synthesised, of_type, properties, readable
+from thunderagent.metrics import METRICS
 
 SCHEDULE_SECONDS = 60
 HEARTBEATS = {"PollerHeartbeat", "ReaperHeartbeat"}
-# CONTRACT: the names of the service's metrics, and those without a queue.
-SERVICE_METRICS = HEARTBEATS | {
+# What users are promised: the metrics by name, and those four that also count by type. There are more: METRICS.
+PROMISED = HEARTBEATS | {
     "Submitted", "Claimed", "ClaimConflicts", "DispatchFailures", "Succeeded", "Retried", "Failed", "Cancelled",
     "LeasesExpired", "HeartbeatsLost", "QueueLatency", "Duration", "Backlog", "OldestDueAge", "Running", "WriteUnits",
-    "ReadUnits", "AuditViolations", "Blocked", "Undelivered", "EventsTooOld",
-    "SweepsFailed",  # TA-08: an index that cannot be read is a metric of its own
+    "ReadUnits", "AuditViolations",
 }  # fmt: skip
 EXPECTED = {
     "PollerStopped", "ReaperStopped", "TasksFaileddefault", "DispatchFailures", "LeasesExpired",
     "ExecutorErrorsdefault", "FunctionErrorsapi", "FunctionErrorspoller", "FunctionErrorsreaper",
     "FunctionErrorsrecorder", "EventsTooOld", "AuditViolations", "Undelivered", "RecorderFailures", "RecorderBehind",
     "TableReadThrottled", "FunctionErrorsdoorbell", "SweepsFailed", "TableWriteThrottled", "IndexReadThrottled",
-    "IndexWriteThrottled", "ApiServerErrors",
+    "IndexWriteThrottled", "ApiServerErrors", "TasksWaiting", "FailureRate", "ExecutorThrottleddefault",
 }  # fmt: skip
 
 OPERATORS = {
@@ -59,20 +60,42 @@ def is_heartbeat(alarm: dict[str, Any]) -> bool:
 
 
 @cache
-def emitted() -> dict[str, list[set[str]]]:
-    """The service's metrics as the code measures them: by name, the sets of dimensions."""
-    found: dict[str, list[set[str]]] = {}
-    for path in [*(ROOT / "layers").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+def sources() -> dict[str, ast.Module]:
+    """What runs in the functions, by path, without the list of metrics itself."""
+    paths = [*(ROOT / "layers").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]
+    return {str(path): ast.parse(path.read_text()) for path in paths if path.name != "metrics.py"}
+
+
+def measured() -> list[tuple[str, set[str]]]:
+    """(name, dimensions given) of every place that measures a metric it names."""
+    found = []
+    for tree in sources().values():
+        for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr="measure"), args=[ast.Constant(value=str(name)), *_]):
-                    given = {keyword.arg for keyword in node.keywords} & {"queue", "type"}
-                    found.setdefault(name, []).append({"Service", *(str(one).capitalize() for one in given)})
+                    given = {str(keyword.arg).capitalize() for keyword in node.keywords if keyword.arg != "value"}
+                    found.append((name, {"Service", *given}))
     return found
 
 
-def test_what_is_measured_has_a_name_of_the_contract() -> None:
-    assert set(emitted()) <= SERVICE_METRICS
+def test_the_metrics_that_users_are_promised_are_listed_and_whatever_is_listed_is_measured() -> None:
+    assert set(METRICS) >= PROMISED
+    texts = {
+        node.value
+        for tree in sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(METRICS) <= texts, "a metric that nobody measures"
+
+
+def test_every_place_that_measures_gives_what_the_metric_is_listed_with() -> None:
+    """That each listed set of dimensions is then emitted is tested with the observer."""
+    for name, given in measured():
+        assert name in METRICS, f"{name} is not listed"
+        for names in METRICS[name].dimension_sets:
+            missing = set(names) - given
+            assert missing <= {"Queue"} if name in {"WriteUnits", "ReadUnits"} else not missing, (name, missing)
 
 
 def test_ta38_the_alarms_are_these(synthesised: Synthesised) -> None:
@@ -122,10 +145,9 @@ def test_ta38_alarms_watch_one_metric_by_the_dimensions_it_is_emitted_with(synth
         dimensions = {one["Name"]: readable(one["Value"]) for one in alarm["Dimensions"]}
         match alarm["Namespace"]:
             case "ThunderAgent":
-                assert alarm["MetricName"] in SERVICE_METRICS
-                assert dimensions.pop("Service") == synthesised.names[1]
-                assert dimensions == ({"Queue": "default"} if alarm["MetricName"] == "Failed" else {})
-                assert {"Service", *dimensions} in emitted()[alarm["MetricName"]], f"{name}: nobody emits that"
+                assert dimensions["Service"] == synthesised.names[1]
+                assert dimensions.get("Queue") == ("default" if name == "TasksFaileddefault" else None)
+                assert is_emitted(alarm["MetricName"], dimensions), f"{name}: nobody emits that"
             case "AWS/Lambda":
                 assert set(dimensions) == {"FunctionName"}
             case "AWS/DynamoDB":
@@ -165,14 +187,86 @@ def said(synthesised: Synthesised) -> str:
     return "".join(path.read_text() for path in synthesised.assembly.glob("*.json"))
 
 
-def test_the_dashboard_shows_what_is_emitted(synthesised: Synthesised) -> None:
+def is_emitted(name: str, dimensions: Iterable[str]) -> bool:
+    return sorted(dimensions) in [sorted(names) for names in METRICS[name].dimension_sets]
+
+
+# ---- the dashboard ---------------------------------------------------------------------------------------------------
+
+
+def widgets(synthesised: Synthesised, kind: str) -> list[dict[str, Any]]:
     (dashboard,) = properties(synthesised.service, "AWS::CloudWatch::Dashboard")
     body = json.loads(readable(dashboard["DashboardBody"]))
-    shown = [metric for widget in body["widgets"] for metric in widget["properties"]["metrics"]]
-    for namespace, name, *dimensions in shown:
-        if namespace == "ThunderAgent":
-            assert name in SERVICE_METRICS
-            names = {one for one in dimensions if one in ("Service", "Queue", "Type")}
-            assert names in emitted().get(name, [names]), f"{name} is not emitted by {names}"
-    assert {metric[1] for metric in shown if metric[0] == "ThunderAgent"} >= {"Backlog", "QueueLatency", "Failed"}
-    assert not [metric for metric in shown if isinstance(metric[0], dict)], "no math, no search"
+    return [widget["properties"] for widget in body["widgets"] if widget["type"] == kind]
+
+
+def test_the_dashboard_shows_what_is_emitted_and_nothing_else(synthesised: Synthesised) -> None:
+    shown = set()
+    for widget in widgets(synthesised, "metric"):
+        assert widget["metrics"], f"{widget['title']} is empty"
+        for namespace, name, *dimensions in widget["metrics"]:
+            assert isinstance(namespace, str), "no math, no search"
+            if namespace == "ThunderAgent":
+                given = [one for one in dimensions if one in ("Service", "Queue", "Type")]
+                assert is_emitted(name, given), f"{name} is not emitted by {given}"
+                shown.add(name)
+    assert shown == set(METRICS), "every metric is worth a graph, or is not worth emitting"
+
+
+@pytest.mark.parametrize("name", ["QueueLatency", "Duration"])
+def test_the_dashboard_shows_percentiles_of_waiting_and_running(name: str, prod: Synthesised) -> None:
+    statistics = {
+        metric[-1].get("stat")
+        for widget in widgets(prod, "metric")
+        for metric in widget["metrics"]
+        if metric[1] == name and metric[:2] == ["ThunderAgent", name]
+    }
+    assert statistics >= {"p50", "p95", "p99"}
+
+
+def test_the_dashboard_answers_four_questions_from_top_to_bottom(prod: Synthesised) -> None:
+    questions = [widget["markdown"].splitlines()[0] for widget in widgets(prod, "text")]
+    assert questions == [
+        "## Is it healthy?", "## Is it keeping up?", "## What fails?", "## What does it cost?",
+    ]  # fmt: skip
+    (status,) = widgets(prod, "alarm")
+    assert len(status["alarms"]) == len(EXPECTED)
+
+
+# ---- the runbook -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def runbook() -> dict[str, str]:
+    """Sections of docs/operations.md by the anchor their heading gets."""
+    found: dict[str, str] = {}
+    text = (ROOT / "docs" / "operations.md").read_text()
+    for part in re.split(r"^#{2,3} ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = part.partition("\n")
+        found[re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")] = body
+    return found
+
+
+def test_every_alarm_has_a_section_in_the_runbook_and_every_section_an_alarm(prod: Synthesised) -> None:
+    linked = {alarm["AlarmDescription"].rpartition("docs/operations.md#")[2] for alarm in alarms(prod).values()}
+    with_steps = {anchor for anchor, body in runbook().items() if "**Do:**" in body}
+    assert linked == with_steps
+    for anchor in linked:
+        assert all(part in runbook()[anchor] for part in ("**Means:**", "**Look at:**", "**Do:**")), anchor
+
+
+def test_the_links_of_the_dashboard_lead_somewhere(prod: Synthesised, synthesise: Synthesise) -> None:
+    links = [re.findall(r"\((.*?)\)", widget["markdown"])[-1] for widget in widgets(prod, "text")]
+    assert all(link.partition("#")[0] == "docs/operations.md" for link in links)
+    assert {link.partition("#")[2] for link in links} <= set(runbook())
+    wiki = "https://wiki.example.com/thunder"
+    elsewhere = synthesise("prod", {"environments": {"prod": {"alarms": {"runbook": wiki}}}})
+    assert all(f"]({wiki}#" in widget["markdown"] for widget in widgets(elsewhere, "text"))
+    assert all(f"Runbook: {wiki}#" in alarm["AlarmDescription"] for alarm in alarms(elsewhere).values())
+
+
+def test_when_it_is_an_alarm_is_a_setting(synthesise: Synthesise) -> None:
+    settings = {"oldestDueSeconds": 60, "failureRate": 0.5}
+    found = alarms(synthesise("prod", {"environments": {"prod": {"alarms": settings}}}))
+    assert (found["TasksWaiting"]["Threshold"], found["FailureRate"]["Threshold"]) == (60, 0.5)
+    assert found["FailureRate"]["Statistic"] == "Average", "of 0 for a success and 1 for a failure"

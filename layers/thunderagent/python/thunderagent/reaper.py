@@ -23,7 +23,7 @@ from thunderagent.schema import LEASE_SHARDS, PRIORITIES, blocked_key, lease_id,
 from thunderagent.settings import Settings
 from thunderagent.states import Status
 from thunderagent.store import Refusal, Refused, Store, Written
-from thunderagent.telemetry import Observer
+from thunderagent.telemetry import Observer, ids_of
 
 HEAD_KEYS = 50  # of every partition, each minute
 HEAD_PAGES = 8  # read on while all that was read is in flight
@@ -211,12 +211,12 @@ class Reaper:
 
     def _told_charged(self, task: Task) -> None:
         self.taken.charged += 1
-        self._observer.measure("Retried", queue=task.queue)
+        self._observer.measure("Retried", queue=task.queue, type=task.type)
         self._note("task.reaped", task, level="WARNING", retryCount=task.retry_count + 1)
 
     def _told_failed(self, task: Task) -> None:
         self.taken.failed += 1
-        self._observer.measure("Failed", queue=task.queue)
+        self._observer.measure("Failed", queue=task.queue, type=task.type)
         self._note("task.failed", task, level="ERROR", reason=WORKER_LOST)
 
     def _told_cancelled(self, task: Task) -> None:
@@ -237,7 +237,7 @@ class Reaper:
         return True
 
     def _note(self, event: str, task: Task, *, level: str = "INFO", **fields: Any) -> None:
-        self._observer.log(event, level=level, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
+        self._observer.log(event, level=level, **ids_of(task), **fields)
 
     # ---- the backstop ------------------------------------------------------------------------------------------------
 
