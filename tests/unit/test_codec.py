@@ -38,11 +38,7 @@ ATTRIBUTES = st.recursive(
     max_leaves=5,
 )
 PLAIN = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.text()
-    | st.integers(-(10**20), 10**20)
-    | st.floats(-1e9, 1e9),
+    st.none() | st.booleans() | st.text() | st.integers(-(10**20), 10**20) | st.floats(-1e9, 1e9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
