@@ -180,11 +180,14 @@ def defer(task: Task, *, until: float, reason: str, now: float) -> Write:
 
 
 def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
-    """A row that can never run → FAILED with the reason, on the premise that it is still as malformed as seen."""
+    """A row that can never run → FAILED with the reason, on the premise that it is still as malformed as seen.
+
+    A cancel that was requested stays decisive: then it is the CANCEL_END.
+    """
+    if item.get("status") == RUNNING and item.get("cancelRequested") is True:
+        return _cancelled_row(item, layout=layout, now=now)
     task_id = str(item["taskId"])
-    queue = item["queue"] if isinstance(item.get("queue"), str) else "default"
-    kept = item["dispatchKey"] if isinstance(item.get("dispatchKey"), str) else None
-    listed, _ = _listing(Status.FAILED, queue, task_id, layout, now, kept)
+    listed, _ = _listing_of_row(Status.FAILED, item, layout, now)
     error = Failure("MalformedTask", problem, reason="malformed").as_map(at=now)
     return update(
         Event.PARK,
@@ -197,6 +200,24 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
         sets={**_end(Status.FAILED, now), **listed, "error": error},
         removes=["lockTime", "owner", "deferredFor"],
         applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
+        returns="ALL_NEW",
+    )
+
+
+def _cancelled_row(item: Item, *, layout: Layout, now: float) -> Write:
+    """CANCEL_END for a row that is no task any more."""
+    listed, unlisted = _listing_of_row(Status.DONE, item, layout, now)
+    return update(
+        Event.CANCEL_END,
+        str(item["taskId"]),
+        require=[
+            equals("status", RUNNING),
+            as_seen("leaseToken", item.get("leaseToken")),
+            exists("cancelRequested"),
+        ],
+        sets={**_end(Status.DONE, now), **listed, "outcome": Outcome.CANCELLED.value},
+        removes=["lockTime", "owner", "deferredFor", *unlisted],
+        applied=_ended_as(Outcome.CANCELLED),
         returns="ALL_NEW",
     )
 
@@ -867,6 +888,20 @@ def _listing(
     """What puts a terminal task into its list, or takes it off the index."""
     key = layout.listed(status, queue, task_id, kept)
     return ({"dispatchKey": key, "dueAt": finished_at}, []) if key else ({}, ["dispatchKey", "dueAt"])
+
+
+def _listing_of_row(
+    status: Status, item: Item, layout: Layout, finished_at: float
+) -> tuple[dict[str, Any], list[str]]:
+    queue, kept = item.get("queue"), item.get("dispatchKey")
+    return _listing(
+        status,
+        queue if isinstance(queue, str) else "default",
+        str(item["taskId"]),
+        layout,
+        finished_at,
+        kept if isinstance(kept, str) else None,
+    )
 
 
 def _started(task: Task, attempt: Attempt) -> float | None:
