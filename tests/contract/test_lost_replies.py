@@ -272,3 +272,11 @@ def test_a_refused_request_is_not_retried(backend: Backend, new_id: NewId) -> No
     with pytest.raises(StoreRefused, match="ExpiredToken"):
         backend.store(scripted).apply(write_of(Event.COMMIT, Task.from_item(item)))
     assert (backend.item(item["taskId"]) or {})["status"] == "RUNNING"
+
+
+def test_an_expiry_at_the_very_instant_of_a_cancel_is_not_the_cancel(backend: Backend, new_id: NewId) -> None:
+    item = stored_task(new_id(), Status.PENDING, deadline=NOW - 1)
+    backend.put(item)
+    task = Task.from_item(item)
+    assert isinstance(backend.store().apply(write_of(Event.EXPIRE, task)), Written)
+    assert isinstance(backend.store().apply(write_of(Event.CANCEL, task)), Refused)

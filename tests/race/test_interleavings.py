@@ -58,6 +58,16 @@ def test_an_event_that_comes_twice_at_once_runs_its_tasks_once(world: World) -> 
     assert ran == [task_id]
 
 
+def test_an_event_that_comes_again_while_its_tasks_run_starts_none_of_them(world: World) -> None:
+    task_id = world.submit("note")
+    world.sweep()
+    event = world.events[0]
+    world.db.before(to_status("SUCCESS"), lambda: world.deliver(event))
+    world.deliver()
+    assert ran == [task_id]
+    assert world.status(task_id) == "SUCCESS"
+
+
 def test_an_event_that_comes_after_success_runs_nothing(world: World) -> None:
     task_id = world.submit("note")
     world.sweep()

@@ -199,6 +199,25 @@ def test_a_damaged_running_row_is_parked_once_nobody_can_hold_it(world: World, d
     assert passes(world) == []
 
 
+@pytest.mark.parametrize("by", ["reaper", "holder"])
+def test_a_damaged_row_that_was_cancelled_ends_cancelled(world: World, by: str) -> None:
+    """The answer to a cancel stays true, whatever has become of the row."""
+    task_id = world.submit(task_id=BAD)
+    world.sweep()
+    event = world.events.pop()
+    damaged = {**world.item(task_id), "tags": ["x"], "cancelRequested": True}
+    world.db.put(damaged)
+    if by == "holder":
+        world.deliver(event)
+    else:
+        world.lapse()
+        world.reap()
+    item = world.item(BAD)
+    assert (item["status"], item["outcome"]) == ("DONE", "cancelled")
+    assert "lockTime" not in item
+    assert passes(world, 3) == []
+
+
 @pytest.mark.parametrize("by", ["sweep", "reap"])
 def test_a_missing_lock_time_is_repaired_from_the_lease(world: World, by: str) -> None:
     before = running(world)
