@@ -48,6 +48,7 @@ def handler(event: Any, context: Any) -> dict[str, Any]:
     What is no batch is logged and dropped: nobody waits for an answer, and a failure would only discard the container.
     """
     own = parts()
+    own.begin()
     try:
         batch = Batch.from_event(event)
     except InvalidInput as problem:

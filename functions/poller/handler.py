@@ -21,6 +21,7 @@ def parts() -> Parts:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One scheduled run. Returns what was claimed; the log line of the run carries the same count."""
     own = parts()
+    own.begin()
     settings, clock = own.settings, own.seams.clock
     own.telemetry.measure("PollerHeartbeat")
     own.flush()  # at once: the alarm on a stopped poller must not depend on how this run ends
@@ -37,6 +38,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def doorbell(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One batch of stream records. What it cannot send is left to the sweep: no record is worth a retry."""
     own = parts()
+    own.begin()
     try:
         rung = own.doorbell.ring(event.get("Records", []))
         own.telemetry.log("doorbell.rung", level="DEBUG", **vars(rung))

@@ -17,6 +17,7 @@ def upkeep() -> Upkeep:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One scheduled run. Returns what was taken back. A run that did not go well gives no sign of life."""
     own = upkeep()
+    own.parts.begin()
     try:
         done = own.run()
         if any(value for name, value in done.items() if name != "well"):

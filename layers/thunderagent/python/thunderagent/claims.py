@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from thunderagent import expressions
+from thunderagent.charges import charged_to
 from thunderagent.clearing import OnEnd
 from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
 from thunderagent.model import LeaseToken, Task
@@ -124,7 +125,8 @@ class Claims:
             token, profile=executor.name, task_ids=[task.task_id for task in tasks], lock_time=lock_time, now=now
         )
         try:
-            return isinstance(self._store.apply(opening, once=True), Written)
+            with charged_to((task.queue, task.type) for task in tasks):
+                return isinstance(self._store.apply(opening, once=True), Written)
         except StoreError as error:
             self._observer.log("lease.open_failed", level="WARNING", code=error.code, tasks=len(tasks))
             return False
@@ -152,7 +154,8 @@ class Claims:
             task, token=token, lock_time=lock_time, owner=self._owner, now=now, region=self._store.layout.region
         )
         try:
-            answer = self._store.apply(write)
+            with charged_to([(task.queue, task.type)]):
+                answer = self._store.apply(write)
         except OutcomeUnknown:
             return "unknown"
         except StoreError as error:

@@ -116,6 +116,21 @@ def update(
     return Write(event, "UpdateItem", arguments, applied)
 
 
+def add_up(event: str, item_id: str, *, sets: Mapping[str, Any], adds: Mapping[str, float]) -> Write:
+    """Add numbers to a counter item, which is made if it is not there: the only update without a condition. A lost
+    reply may add twice: for estimates only, never for a task."""
+    p = Placeholders()
+    parts = "SET " + ", ".join(f"{p.name(name)} = {p.value(value)}" for name, value in sets.items())
+    parts += " ADD " + ", ".join(f"{p.name(name)} {p.value(value)}" for name, value in adds.items()) if adds else ""
+    arguments = {
+        "Key": {TABLE_KEY: {"S": item_id}},
+        "UpdateExpression": parts,
+        "ExpressionAttributeNames": dict(p.names),
+        "ExpressionAttributeValues": dict(p.values),
+    }
+    return Write(event, "UpdateItem", arguments)
+
+
 def put(event: str, item: Mapping[str, Any], *, require: Sequence[Clause], applied: Callable[[Item], bool]) -> Write:
     """A put of a whole item under a condition (new items only: states never change by a put)."""
     p = Placeholders()

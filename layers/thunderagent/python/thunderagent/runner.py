@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
+from thunderagent.charges import charged_to
 from thunderagent.endings import Endings, Relatives
 from thunderagent.errors import OutcomeUnknown, StoreError, StoreThrottled
 from thunderagent.handler_call import Caller, HandlerCall
@@ -201,7 +202,7 @@ class _BatchRun:
         call = HandlerCall(running, handler, timeout, until=self._clock.monotonic() + timeout)
         self._calls.append(call)
         self._tell_start(running)
-        call.job = self._runner.threads.start(lambda: self._attend(call))
+        call.job = self._runner.threads.start(lambda: self._attend_charged(call))
 
     def _start_later(self, starting: list[RunningTask], error: StoreError) -> None:
         """The record was not answered. While the lease is good it is tried again; then they are handed back."""
@@ -224,6 +225,11 @@ class _BatchRun:
             self._runner.observer.measure("QueueLatency", max(0.0, running.started_at - due), queue=task.queue)
 
     # ---- in a handler's thread ---------------------------------------------------------------------------------------
+
+    def _attend_charged(self, call: HandlerCall) -> None:
+        """What this thread reads and writes is on the task's account."""
+        with charged_to([(call.running.task.queue, call.running.task.type)]):
+            self._attend(call)
 
     def _attend(self, call: HandlerCall) -> None:
         """Run one handler and write its end. Never raises."""

@@ -8,6 +8,7 @@ from typing import Any
 from thunderagent.backpressure import Backpressure
 from thunderagent.bulk import Bulk
 from thunderagent.census import Census
+from thunderagent.charges import charged_to
 from thunderagent.errors import Backlogged
 from thunderagent.listing import Listing
 from thunderagent.model import Task
@@ -57,7 +58,8 @@ class Service:
         except Backlogged:
             if not self._exists(submission, key):
                 raise
-        submitted = self.parts.submitter.submit(submission, key=key, body=body)
+        with charged_to([(queue, submission.type)]):
+            submitted = self.parts.submitter.submit(submission, key=key, body=body)
         if not submitted.duplicate:
             self.backpressure.accepted(submitted.task.queue)
         return submitted

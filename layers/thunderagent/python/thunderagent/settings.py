@@ -57,7 +57,7 @@ class Settings:
     failures_queue_url: str | None = None
     undelivered_queue_url: str | None = None
     recorder_patience_seconds: float = 21_600
-    memory_mib: float = 512
+    memory_mib: float | None = None  # of a function; None in a process that is none
     serves: str | None = None
 
     @property
@@ -130,7 +130,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         failures_queue_url=source.get("FAILURES_QUEUE_URL") or None,
         undelivered_queue_url=source.get("UNDELIVERED_QUEUE_URL") or None,
         recorder_patience_seconds=_number(source, "RECORDER_PATIENCE_SECONDS", 21_600, minimum=0),
-        memory_mib=_number(source, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512, minimum=1),
+        memory_mib=_number(source, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 0, minimum=0) or None,
     )
 
 

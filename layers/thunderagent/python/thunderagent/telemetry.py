@@ -79,11 +79,14 @@ class Telemetry:
         self._lock = threading.Lock()
         self._print_lock = threading.Lock()
         self._sampled = self._is_sampled()
+        self.listener: Callable[[str, Mapping[str, Any]], None] | None = None  # hears every event, whatever its level
 
     # ---- log lines ---------------------------------------------------------------------------------------------------
 
     def log(self, event: str, *, level: str = "INFO", **fields: Any) -> None:
         """One line of JSON. None values are left out, long texts cut."""
+        if self.listener is not None:
+            self.listener(event, fields)
         if LEVELS.get(level, 20) < self._level and not self._sampled:
             return
         now = datetime.fromtimestamp(self._clock_ms() / 1000, UTC)

@@ -6,10 +6,9 @@ The one place that knows botocore in the functions. Importing it does not import
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from thunderagent.errors import (
     ConditionFailed,
@@ -202,32 +201,10 @@ def _called(client: Any, operation: str, **arguments: Any) -> Any:
         raise OutcomeUnknown(operation, type(error).__name__, str(error)) from error
 
 
-@dataclass
-class Meter:
-    """Capacity units and requests since the last `take`. Thread-safe."""
+class Meter(Protocol):
+    """Who is told what each request consumed."""
 
-    write_units: float = 0
-    read_units: float = 0
-    calls: Counter[str] = field(default_factory=Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, operation: str, answer: Mapping[str, Any]) -> None:
-        consumed = answer.get("ConsumedCapacity") or []
-        entries = consumed if isinstance(consumed, list) else [consumed]
-        units = sum(float(entry.get("CapacityUnits", 0)) for entry in entries)
-        with self._lock:
-            self.calls[operation] += 1
-            if operation in {"GetItem", "BatchGetItem", "Query", "Scan"}:
-                self.read_units += units
-            else:
-                self.write_units += units
-
-    def take(self) -> tuple[float, float, Counter[str]]:
-        """(write units, read units, calls by operation) since the last take, which this resets."""
-        with self._lock:
-            taken = (self.write_units, self.read_units, self.calls)
-            self.write_units, self.read_units, self.calls = 0, 0, Counter()
-        return taken
+    def add(self, operation: str, answer: Mapping[str, Any]) -> None: ...
 
 
 def metered(send: Send, meter: Meter) -> Send:

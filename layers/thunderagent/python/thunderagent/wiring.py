@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from thunderagent.bodies import Bodies, Objects
+from thunderagent.charges import OVERHEAD, Charges
 from thunderagent.claims import Claims
 from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
 from thunderagent.dependencies import Dependencies
@@ -25,7 +26,7 @@ from thunderagent.store import Send, Store
 from thunderagent.submit import Submitter
 from thunderagent.telemetry import Telemetry
 from thunderagent.threads import PoolThreads, Threads
-from thunderagent.transport import BotoObjects, Invoke, Meter, boto_client, boto_invoke, boto_send, metered
+from thunderagent.transport import BotoObjects, Invoke, boto_client, boto_invoke, boto_send, metered
 
 Value = TypeVar("Value")
 
@@ -50,7 +51,8 @@ class Parts:
         self.seams = seams
         self.registry = registry
         self.telemetry = telemetry
-        self.meter = Meter()
+        self.charges = Charges(seams.clock, mib=settings.memory_mib or 0)
+        telemetry.listener = self.charges.hear
 
     @cached_property
     def store(self) -> Store:
@@ -58,7 +60,7 @@ class Parts:
         layout = Layout(shards=settings.dispatch_shards, list_completed=settings.list_completed, region=settings.region)
         return Store(
             table=settings.table_name,
-            send=metered(seams.send, self.meter),
+            send=metered(seams.send, self.charges),
             clock=seams.clock,
             randomness=seams.randomness,
             layout=layout,
@@ -133,13 +135,20 @@ class Parts:
             observer=self.telemetry,
         )
 
+    def begin(self) -> None:
+        """An invocation begins: its time is charged to the tasks it is for."""
+        self.charges.begin()
+
     def flush(self) -> None:
         """Report what DynamoDB charged since the last flush, and write all metrics out."""
-        writes, reads, _ = self.meter.take()
-        if writes:
-            self.telemetry.measure("WriteUnits", writes)
-        if reads:
-            self.telemetry.measure("ReadUnits", reads)
+        for queue, (writes, reads) in self.charges.settle().items():
+            of = None if queue == OVERHEAD.queue else queue
+            if writes:
+                self.telemetry.measure("WriteUnits", writes, queue=of)
+            if reads:
+                self.telemetry.measure("ReadUnits", reads, queue=of)
+        if self.settings.memory_mib is not None:  # a function; other processes are not billed by the millisecond
+            self.charges.store(self.store)
         self.telemetry.flush()
 
 
