@@ -10,6 +10,7 @@ from typing import Any
 from thunderagent import http
 from thunderagent.bulk import Place
 from thunderagent.census import totals
+from thunderagent.charges import API_REQUESTS
 from thunderagent.errors import BodyMissing, ConfigurationError, InvalidInput, NotFound
 from thunderagent.http import Answer, Request
 from thunderagent.intake import Entry, submission_of, submit_batch
@@ -59,6 +60,8 @@ def answer_of(request: Request) -> Answer:
     given = {"path": request.path_parameters, "query": request.query, "header": request.headers}
     parameters = check_parameters(operation, given)
     own = service()
+    own.parts.begin()
+    own.parts.charges.count(API_REQUESTS)
     try:
         return call(Call(own, request, operation, parameters))
     finally:
