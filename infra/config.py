@@ -26,6 +26,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,79}")
 EVENT_BUS = re.compile(r"[A-Za-z0-9._/-]{1,256}|arn:[a-z-]+:events:[a-z0-9-]+:[0-9]{12}:event-bus/[A-Za-z0-9._/-]+")
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+ISSUER = re.compile(r"https://[^\s?#]+")
+ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")  # never `*`: who may script the API is named
+PRINCIPAL = re.compile(r"account|arn:[a-z-]+:iam::[0-9]{12}:(root|role/[\w+=,.@/-]+|user/[\w+=,.@/-]+)")
+ROLE_NAMES = ("submitter", "viewer", "operator")
 
 T = TypeVar("T")
 
@@ -98,6 +102,33 @@ class Throttling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JwtAuth:
+    """Tokens instead of signatures: of this issuer, for one of these audiences, with a scope the route asks for."""
+
+    issuer: str
+    audience: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cors:
+    """Pages of which origins may call the API from a browser. The calls themselves are authorised as all others are."""
+
+    allow_origins: tuple[str, ...]
+    max_age_seconds: int = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessRole:
+    """A role of the API to make: a managed policy, and, when somebody is named to assume it, an IAM role with it.
+
+    `assumed_by` are ARNs of IAM principals, or `account` for whoever this account lets.
+    """
+
+    name: str
+    assumed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecorderSettings:
     """What becomes of ended and removed tasks.
 
@@ -138,6 +169,9 @@ class EnvironmentConfig:
     recording: RecorderSettings = RecorderSettings()
     protection: DataProtection = DataProtection()
     throttling: Throttling = Throttling()
+    jwt: JwtAuth | None = None
+    cors: Cors | None = None
+    roles: tuple[AccessRole, ...] = ()
     poll: PollSettings = PollSettings()
     lease_grace_seconds: int = 5
     dispatch_shards: int = 4
@@ -198,12 +232,16 @@ def load_config(context: Mapping[str, Any], environment: str | None = None) -> E
 
 def _environment(instance: str, name: str, section: _Section) -> EnvironmentConfig:
     base = EnvironmentConfig(instance=instance, environment=name)
+    jwt = _jwt(section.section("auth"))
     config = EnvironmentConfig(
         instance=instance,
         environment=name,
         executors=_executors(section, base),
         protection=_protection(section, base.protection),
         throttling=_throttling(section.section("throttling"), base.throttling),
+        jwt=jwt,
+        cors=_cors(section.optional_section("cors")),
+        roles=_roles(section.section("roles"), jwt),
         poll=_poll(section.section("poll"), base.poll),
         recording=_recording(section.section("recording"), base.recording),
         **_functions(section.section("functions"), base),
@@ -293,6 +331,44 @@ def _throttling(section: _Section, base: Throttling) -> Throttling:
     return throttling
 
 
+def _jwt(section: _Section) -> JwtAuth | None:
+    """None: IAM, which has no settings."""
+    kind = section.choice("kind", "iam", ("iam", "jwt"))
+    if kind == "iam":
+        section.refuse_unknown()
+        return None
+    jwt = JwtAuth(issuer=section.required_text("issuer", ISSUER), audience=section.texts("audience", ()))
+    section.refuse_unknown()
+    return jwt
+
+
+def _cors(section: _Section | None) -> Cors | None:
+    if section is None:
+        return None
+    cors = Cors(
+        allow_origins=section.texts("allowOrigins", (), ORIGIN),
+        max_age_seconds=section.integer("maxAgeSeconds", 600, at_least=0, at_most=86_400),
+    )
+    section.refuse_unknown()
+    return cors
+
+
+def _roles(section: _Section, jwt: JwtAuth | None) -> tuple[AccessRole, ...]:
+    if section.keys and jwt is not None:
+        raise ConfigError(f"{section.path}: with auth.kind jwt the token's scopes decide; roles are for auth.kind iam")
+    roles = tuple(_role(name, section.section(name)) for name in section.keys if name in ROLE_NAMES)
+    for name in ROLE_NAMES:
+        section.section(name)  # known, whether asked for or not
+    section.refuse_unknown()
+    return roles
+
+
+def _role(name: str, section: _Section) -> AccessRole:
+    role = AccessRole(name=name, assumed_by=section.texts("assumedBy", (), PRINCIPAL, may_be_empty=True))
+    section.refuse_unknown()
+    return role
+
+
 def _poll(section: _Section, base: PollSettings) -> PollSettings:
     poll = PollSettings(
         busy_seconds=section.number("busySeconds", base.busy_seconds, at_least=0, at_most=60),
@@ -354,6 +430,15 @@ class _Section:
 
     def section(self, key: str) -> _Section:
         return _Section(self._get(key, {}), self._at(key))
+
+    def optional_section(self, key: str) -> _Section | None:
+        return None if self._get(key, None) is None else self.section(key)
+
+    def required_text(self, key: str, pattern: re.Pattern[str]) -> str:
+        value = self._get(key, None)
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise self._refused(key, value, f"a text matching {pattern.pattern}")
+        return value
 
     def text(self, key: str, default: str) -> str:
         value = self._get(key, default)

@@ -53,7 +53,8 @@ class ServiceStack(Stack):
     """The running service on a table and a bucket given to it.
 
     `executors`, `poller`, `reaper`, `recorder` and `api` are attributes, so that an application built on this stack can
-    grant its handlers what they need: `stack.executors["default"].role`.
+    grant its handlers what they need: `stack.executors["default"].role`. An `authorizer` that is given takes the place
+    of the one that the configuration asks for.
     """
 
     def __init__(
@@ -117,6 +118,9 @@ class ServiceStack(Stack):
             table=table,
             bucket=bucket,
             executors_json=executors_json,
+            jwt=config.jwt,
+            cors=config.cors,
+            roles=config.roles,
             authorizer=authorizer,
         )
         self.alarm_topic = AlarmTopic(
@@ -224,10 +228,15 @@ class ServiceStack(Stack):
         dashboard = self.monitoring.dashboard.dashboard_name
         console = f"https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
         for name, value, description in (
-            ("ApiUrl", self.api.http_api.api_endpoint, "Base URL of the HTTP API (IAM signed)"),
+            ("ApiUrl", self.api.http_api.api_endpoint, "Base URL of the HTTP API"),
             ("TableName", self._table.table_name, "The task table"),
             ("DashboardUrl", f"{console}#dashboards/dashboards/{dashboard}", "The dashboard"),
             ("AlarmTopicArn", self.alarm_topic.topic_arn, "Subscribe here to hear alarms"),
             ("ArchiveBucketName", self._bucket.bucket_name, "Bodies, archive and reports"),
         ):
             CfnOutput(self, name, value=value, description=description)
+        for name, access in self.api.managed_access.items():
+            policy, role = access.policy, access.role
+            CfnOutput(self, f"{name.capitalize()}PolicyArn", value=policy.managed_policy_arn)
+            if role is not None:
+                CfnOutput(self, f"{name.capitalize()}RoleArn", value=role.role_arn)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.config import ROOT, ConfigError, EnvironmentConfig, load_config, read_context
+from infra.config import ROOT, ConfigError, EnvironmentConfig, JwtAuth, load_config, read_context
+
+JWT = {"kind": "jwt", "issuer": "https://issuer.example", "audience": ["a"]}
 
 
 def config_of(section: dict[str, Any], **context: Any) -> EnvironmentConfig:
@@ -42,6 +44,17 @@ def test_local_has_the_demonstration_tasks_and_prod_has_not() -> None:
     assert load_config(read_context(), "prod").executor("default").handlers == ("functions/executor/tasks",)
 
 
+def test_iam_decides_who_may_call_unless_tokens_are_asked_for() -> None:
+    assert config_of({}).jwt is None
+    assert config_of({"auth": {"kind": "iam"}}).jwt is None
+    assert config_of({"auth": JWT}).jwt == JwtAuth(issuer="https://issuer.example", audience=("a",))
+
+
+def test_no_browser_and_no_role_unless_asked_for() -> None:
+    assert config_of({}).cors is None
+    assert config_of({}).roles == ()
+
+
 def test_the_environment_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"'env' is missing: it must be one of local, dev, prod"):
         load_config(read_context())
@@ -70,6 +83,21 @@ def test_an_instance_has_its_own_stack_names() -> None:
         ({"poll": {"windowSeconds": 58}}, r"environments\.dev\.poll: windowSeconds \+ startJitterSeconds"),
         ({"poll": {"window": 5}}, r"environments\.dev\.poll\.window is not a known key"),
         ({"throttling": {"burst": -1}}, r"environments\.dev\.throttling\.burst is -1"),
+        ({"auth": {"kind": "none"}}, r"environments\.dev\.auth\.kind is 'none': it must be one of iam, jwt"),
+        ({"auth": {"kind": "jwt", "audience": ["a"]}}, r"environments\.dev\.auth\.issuer is None: it must be a text"),
+        (
+            {"auth": {"kind": "jwt", "issuer": "https://a.b"}},
+            r"environments\.dev\.auth\.audience is \[\]: .* at least one",
+        ),
+        ({"auth": {"issuer": "https://a.b"}}, r"environments\.dev\.auth\.issuer is not a known key; known: kind"),
+        ({"auth": JWT, "roles": {"viewer": {}}}, r"environments\.dev\.roles: with auth\.kind jwt the token's scopes"),
+        ({"roles": {"admin": {}}}, r"roles\.admin is not a known key; known: operator, submitter, viewer"),
+        ({"roles": {"viewer": {"assumedBy": ["*"]}}}, r"roles\.viewer\.assumedBy is '\*': it must be texts matching"),
+        (
+            {"cors": {"allowOrigins": ["*"]}},
+            r"environments\.dev\.cors\.allowOrigins is '\*': it must be texts matching",
+        ),
+        ({"cors": {}}, r"environments\.dev\.cors\.allowOrigins is \[\]: it must be a list"),
         ({"functions": {"pollr": {}}}, r"environments\.dev\.functions\.pollr is not a known key; known: api, poller"),
         ({"functions": {"api": {"memoryMiB": 64}}}, r"functions\.api\.memoryMiB is 64: .* from 128 to 10240"),
         ({"executors": {"Big": {}}}, r"environments\.dev\.executors\.Big: a profile's name must match"),

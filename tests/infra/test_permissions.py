@@ -90,8 +90,10 @@ def test_bodies_alone_may_be_listed(synthesised: Synthesised) -> None:
     assert all(each["Condition"] == {"StringLike": {"s3:prefix": "bodies/*"}} for each in listing)
 
 
-def test_no_role_has_a_managed_policy(synthesised: Synthesised) -> None:
-    for role in of_type(synthesised.service, "AWS::IAM::Role").values():
+def test_no_function_has_a_managed_policy(synthesised: Synthesised) -> None:
+    roles = of_type(synthesised.service, "AWS::IAM::Role")
+    for function in functions(synthesised.service).values():
+        role = roles[function["Role"]["Fn::GetAtt"][0]]
         assert not role["Properties"].get("ManagedPolicyArns")
         assert not role["Properties"].get("Policies")
 

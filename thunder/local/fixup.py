@@ -1,7 +1,8 @@
 """What ministack's CloudFormation drops silently, applied after a deployment through the services' own APIs.
 
-The deployed template says what was asked for: the table's TTL, point-in-time recovery and encryption, and the bucket's
-lifecycle and tags. Each of them comes out as one API call, planned without I/O.
+The deployed template says what was asked for: the table's TTL, point-in-time recovery and encryption, the bucket's
+lifecycle and tags, the API's CORS and its stage's throttling. Each of them comes out as one API call, planned without
+I/O.
 """
 
 from __future__ import annotations
@@ -32,11 +33,21 @@ def fix_up(endpoint: str, stacks: Sequence[str]) -> list[Call]:
         template = _template(cloudformation, stack)
         ids = _physical_ids(cloudformation, stack)
         for name, resource in template["Resources"].items():
-            calls = list(dropped(resource["Type"], resource.get("Properties", {}), ids.get(name, "")))
+            properties = with_ids(resource.get("Properties", {}), ids)
+            calls = list(dropped(resource["Type"], properties, ids.get(name, "")))
             for call in calls:
                 _apply(endpoint, call)
             made += calls
     return made
+
+
+def with_ids(value: Any, ids: Mapping[str, str]) -> Any:
+    """A template's value with its references to resources of the stack resolved."""
+    if isinstance(value, dict):
+        if set(value) == {"Ref"} and value["Ref"] in ids:
+            return ids[value["Ref"]]
+        return {name: with_ids(part, ids) for name, part in value.items()}
+    return [with_ids(part, ids) for part in value] if isinstance(value, list) else value
 
 
 def dropped(resource_type: str, properties: Mapping[str, Any], physical_id: str) -> Iterator[Call]:
@@ -77,6 +88,19 @@ def _bucket(properties: Mapping[str, Any], bucket: str) -> Iterator[Call]:
         yield Call("s3", "put_bucket_lifecycle_configuration", arguments)
 
 
+def _http_api(properties: Mapping[str, Any], api: str) -> Iterator[Call]:
+    """It keeps the settings under CloudFormation's names, and looks for them under those of the service's own API."""
+    if cors := properties.get("CorsConfiguration"):
+        yield Call("apigatewayv2", "update_api", {"ApiId": api, "CorsConfiguration": dict(cors)})
+
+
+def _stage(properties: Mapping[str, Any], stage: str) -> Iterator[Call]:
+    """As with CORS. The settings are then shown; this ministack has no throttling of HTTP APIs that would obey them."""
+    if throttling := properties.get("DefaultRouteSettings"):
+        arguments = {"ApiId": properties["ApiId"], "StageName": stage, "DefaultRouteSettings": dict(throttling)}
+        yield Call("apigatewayv2", "update_stage", arguments)
+
+
 def lifecycle_rule(rule: Mapping[str, Any], number: int) -> dict[str, Any]:
     """A lifecycle rule as CloudFormation writes it, in the form of S3's own API.
 
@@ -110,6 +134,8 @@ _PLANNERS: dict[str, Callable[[Mapping[str, Any], str], Iterator[Call]]] = {
     "AWS::DynamoDB::Table": _table,
     "AWS::DynamoDB::GlobalTable": _table,
     "AWS::S3::Bucket": _bucket,
+    "AWS::ApiGatewayV2::Api": _http_api,
+    "AWS::ApiGatewayV2::Stage": _stage,
 }
 
 

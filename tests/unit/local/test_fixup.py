@@ -6,7 +6,7 @@ import pytest
 
 from thunder.local import fixup
 from thunder.local.errors import LocalError
-from thunder.local.fixup import Call, dropped, fix_up, lifecycle_rule
+from thunder.local.fixup import Call, dropped, fix_up, lifecycle_rule, with_ids
 
 TABLE_TYPES = ["AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"]
 
@@ -78,6 +78,38 @@ def test_bucket_tags_are_set():
     assert calls("AWS::S3::Bucket", {"Tags": [{"Key": "team", "Value": "a"}]}) == [
         Call("s3", "put_bucket_tagging", {"Bucket": "physical", "Tagging": {"TagSet": [{"Key": "team", "Value": "a"}]}})
     ]
+
+
+def test_the_throttling_of_a_stage_is_set():
+    settings = {"ThrottlingBurstLimit": 1000, "ThrottlingRateLimit": 500}
+
+    assert calls("AWS::ApiGatewayV2::Stage", {"ApiId": "api", "StageName": "x", "DefaultRouteSettings": settings}) == [
+        Call(
+            "apigatewayv2",
+            "update_stage",
+            {"ApiId": "api", "StageName": "physical", "DefaultRouteSettings": settings},
+        )
+    ]
+    assert calls("AWS::ApiGatewayV2::Stage", {"ApiId": "api", "StageName": "x"}) == []
+
+
+def test_cors_is_set():
+    cors = {"AllowOrigins": ["https://ops.example"]}
+
+    assert calls("AWS::ApiGatewayV2::Api", {"CorsConfiguration": cors}) == [
+        Call("apigatewayv2", "update_api", {"ApiId": "physical", "CorsConfiguration": cors})
+    ]
+    assert calls("AWS::ApiGatewayV2::Api", {"Name": "x"}) == []
+
+
+def test_references_are_resolved_where_the_stack_has_them():
+    value = {"ApiId": {"Ref": "Api"}, "List": [{"Ref": "Api"}, {"Ref": "AWS::Region"}], "Join": {"Ref": "Api", "x": 1}}
+
+    assert with_ids(value, {"Api": "abc"}) == {
+        "ApiId": "abc",
+        "List": ["abc", {"Ref": "AWS::Region"}],
+        "Join": {"Ref": "Api", "x": 1},
+    }
 
 
 def test_a_bucket_gets_all_its_lifecycle_rules_in_one_call():
