@@ -19,8 +19,9 @@ from thunderagent.model import Task
 from thunderagent.operations import Operations, Operator
 from thunderagent.service import Service
 from thunderagent.states import Status
-from thunderagent.submit import Submitted
-from thunderagent.telemetry import Telemetry
+from thunderagent.submit import Submission, Submitted
+from thunderagent.telemetry import Telemetry, ids_of
+from thunderagent.traces import traceparent_of
 from thunderagent.validation import DOCUMENT_PATH, Operation, check_body, check_parameters, document, operations
 from thunderagent.views import queue_view, task_in_list
 from thunderagent.wiring import Parts, parts_from_environment
@@ -132,11 +133,18 @@ class Call:
         return self.service.view(task, with_bodies=scopes is None or READ_BODIES in scopes)
 
     def log(self, event: str, task: Task, **fields: Any) -> None:
-        self.parts.telemetry.log(event, taskId=task.task_id, queue=task.queue, type=task.type, **fields)
+        self.parts.telemetry.log(event, **ids_of(task), **fields)
 
     def log_operator(self, event: str, **fields: Any) -> None:
         reason = self.body.get("reason") if self.operation.body else None
         self.parts.telemetry.log(event, caller=self.request.caller, reason=reason, **fields)
+
+    def submit(self, submission: Submission, *, key: str | None, body: Any) -> Submitted:
+        """Accept a task of the caller's trace, and tell of it when it is new. Raises like the service."""
+        traced = replace(submission, traceparent=traceparent_of(self.parameters["traceparent"]))
+        submitted = self.service.submit(traced, key=key, body=body)
+        self.submitted(submitted)
+        return submitted
 
     def submitted(self, submitted: Submitted) -> None:
         """Tell of a task that is new; one that was there before is no state change."""
@@ -149,9 +157,7 @@ class Call:
 
 
 def submit_task(call: Call) -> Answer:
-    submission = submission_of(call.body)
-    submitted = call.service.submit(submission, key=call.idempotency_key, body=call.body)
-    call.submitted(submitted)
+    submitted = call.submit(submission_of(call.body), key=call.idempotency_key, body=call.body)
     return _submitted_answer(call, submitted)
 
 
@@ -169,9 +175,7 @@ def submit_tasks(call: Call) -> Answer:
     def submit(entry: Entry) -> Submitted:
         # NUL can stand in no header: no single submit's key is ever equal to an entry's.
         entry_key = None if key is None else f"{key}\0{entry.index}"
-        submitted = call.service.submit(entry.submission, key=entry_key, body=entry.body)
-        call.submitted(submitted)
-        return submitted
+        return call.submit(entry.submission, key=entry_key, body=entry.body)
 
     outcomes = submit_batch(call.request.json_draft(), submit, call.parts.seams.threads.map)
     results = [_batch_result(outcome) for outcome in outcomes]

@@ -153,6 +153,22 @@ def test_a_stopped_poller_is_an_alarm_within_stated_time(own_stack: UpStack) -> 
     assert {each["NewStateValue"] for each in told} == {"ALARM"}
 
 
+def test_a_trace_goes_from_the_submit_to_the_tasks_children_and_into_every_line(own_stack: UpStack) -> None:
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    parent = submit(own_stack, "demo.children", {"n": 2}, headers={"traceparent": traceparent})
+    ended(own_stack, parent)
+
+    def told() -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in lines(own_stack) if line.startswith("{")]
+        of_trace = [each for each in found if each.get("traceparent") == traceparent]
+        return of_trace if sum(each["event"] == "task.succeeded" for each in of_trace) == 3 else []
+
+    told_of = eventually(told)
+    children = {each["taskId"] for each in told_of if each.get("parentId") == parent}
+    assert len(children) == 2
+    assert {each["taskId"] for each in told_of} == {parent, *children}
+
+
 def test_logs_are_json_and_hold_no_payload_header_or_token(own_stack: UpStack) -> None:
     secret = {"password": SECRET, "note": f'x\n{{"event":"task.forged","taskId":"{SECRET}"}}'}
     headers = {"x-api-token": SECRET, "cookie": SECRET}

@@ -302,6 +302,36 @@ def test_ta28_a_retry_submits_the_same_children() -> None:
     assert {item["depth"] for item in children(second)} == {1}
 
 
+def test_a_child_is_told_of_and_counted_when_it_is_new() -> None:
+    def body(ctx: Context, bench: Bench) -> Any:
+        ctx.submit("child")
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+
+    first = run(body)
+    second = again(first, body)
+    assert [bench.seen.count("Submitted") for bench in (first, second)] == [1, 0]
+    (told,) = [fields for event, fields in first.seen.events if event == "task.submitted"]
+    assert (told["type"], told["parentId"]) == ("child", "t1")
+
+
+def test_a_trace_is_handed_to_the_handler_its_children_and_its_log_lines() -> None:
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    given: list[str | None] = []
+
+    def body(ctx: Context, bench: Bench) -> Any:
+        given.append(ctx.traceparent)
+        ctx.logger.info("working")
+        ctx.submit("child")
+
+    bench = run(body, traceparent=traceparent)
+    run(body)
+    assert given == [traceparent, None]
+    assert [item["traceparent"] for item in children(bench)] == [traceparent]
+    of_tasks = [fields for event, fields in bench.seen.events if event.startswith("task.")]
+    assert {fields.get("traceparent") for fields in of_tasks} == {traceparent}
+
+
 def test_ta28_children_submitted_inside_a_step_do_not_shift_the_others() -> None:
     def body(ctx: Context, bench: Bench) -> Any:
         ctx.step("spawn", lambda: [ctx.submit("child", {"in": n}).task_id for n in range(2)])

@@ -19,7 +19,7 @@ from thunderagent.outcomes import Fail, ReplayMismatch, StepRefused
 from thunderagent.running_task import RunningTask
 from thunderagent.schema import OPEN_ITEM_BYTES, STEPS_KEPT
 from thunderagent.store import Refused, Written
-from thunderagent.submit import Submission, Submitter
+from thunderagent.submit import Submission, Submitted, Submitter
 from thunderagent.telemetry import Observer, ids_of
 from thunderagent.text import cut
 from thunderagent.transactions import Commits
@@ -61,6 +61,7 @@ class Context:
         """The W3C trace context the task was submitted with: hand it on to what this handler calls."""
         self.logger = TaskLogger(observer, **ids_of(task), attempt=task.attempt)
         self._running = running
+        self._observer = observer
         self._submitter = submitter
         self._relatives = relatives
         self._commits = commits
@@ -143,7 +144,7 @@ class Context:
             )
             body = {"type": type, "payload": payload, **{key: _plain(value) for key, value in options.items()}}
             try:
-                return self._submitter.submit(submission, key=child_key(self.task_id, call), body=body).task
+                submitted = self._submitter.submit(submission, key=child_key(self.task_id, call), body=body)
             except (InvalidInput, TooLarge) as problem:
                 raise Fail(f"submit {call!r}: {problem.message}", reason="bad_submission") from problem
             except Conflict as conflict:
@@ -151,6 +152,15 @@ class Context:
                     f"submit {call!r}: an earlier attempt submitted another task at this place. Give each call a name "
                     "of its own, and take what changes (times, random values) from a step"
                 ) from conflict
+        self._tell_submitted(submitted)
+        return submitted.task
+
+    def _tell_submitted(self, submitted: Submitted) -> None:
+        """A child that is new is a change of state; one that an earlier attempt submitted is none."""
+        if not submitted.duplicate:
+            task = submitted.task
+            self._observer.log("task.submitted", **ids_of(task), parentId=self.task_id)
+            self._observer.measure("Submitted", queue=task.queue)
 
     def _next_call(self, type: str) -> str:
         scope = self._steps.current
