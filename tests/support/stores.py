@@ -163,6 +163,28 @@ class LosesReplies:
         return answer
 
 
+class Metered:
+    """Adds up what the store says each write consumed."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._units = 0.0
+
+    def __call__(self, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = self._send(operation, {**arguments, "ReturnConsumedCapacity": "TOTAL"})
+        if operation in WRITES:
+            consumed = answer["ConsumedCapacity"]
+            self._units += sum(
+                each["CapacityUnits"] for each in (consumed if isinstance(consumed, list) else [consumed])
+            )
+        return answer
+
+    def take(self) -> float:
+        """Write units since the last take."""
+        taken, self._units = self._units, 0.0
+        return taken
+
+
 class SendsTwice:
     """An SDK that lost the first answer and repeated the request on its own: the library sees the second one only."""
 

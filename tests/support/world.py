@@ -43,7 +43,9 @@ class World:
         shards: int = 1,
         max_in_flight: int = 20,
         concurrency: int = 10,
+        list_completed: bool = True,
         send: Any = None,
+        table: str = "tasks",
     ) -> None:
         self.db = MemoryDynamoDB()
         self.send = send or self.db
@@ -55,7 +57,8 @@ class World:
         self.handlers = {handler.declaration.name: handler for handler in handlers_of(*handlers)}
         self.registry = _registry({"echo", *self.handlers})
         self.settings = Settings(
-            table_name="tasks",
+            table_name=table,
+            list_completed=list_completed,
             executors={
                 "default": Executor(
                     "default",
