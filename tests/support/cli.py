@@ -15,6 +15,7 @@ from tests.support.fakes import FakeRandomness
 from thunder.cli.main import main
 from thunderagent.client import ThunderClient
 from thunderagent.signed_http import Exchange
+from thunderagent.store import Store
 
 API_URL = "https://api.example"
 
@@ -53,6 +54,9 @@ class FakeTarget:
         return ThunderClient(
             self.api_url, exchange=exchange, clock=self.api.clock, randomness=FakeRandomness(prefix="k"), attempts=2
         )
+
+    def store(self) -> Store:
+        return self.api.parts.store
 
     def aws(self, service: str) -> Any:
         return self.services[service]

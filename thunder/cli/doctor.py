@@ -105,8 +105,6 @@ def _audit(found: Target) -> Audit:
     from thunder.cli.bulk import bar
     from thunderagent.audit import audit
 
-    if found.table_name is None:
-        raise Failed("--audit needs the table: say --stack")
     with bar("items looked at", None) as advance:
         seen = 0
 
@@ -115,22 +113,7 @@ def _audit(found: Target) -> Audit:
             advance(items - seen)
             seen = items
 
-        return audit(_store(found), progress=progress)
-
-
-def _store(found: Target) -> Any:
-    from thunderagent.clock import SystemClock, SystemRandomness
-    from thunderagent.schema import Layout
-    from thunderagent.store import Store
-    from thunderagent.transport import boto_send
-
-    return Store(
-        table=str(found.table_name),
-        send=boto_send(found.aws("dynamodb")),
-        clock=SystemClock(),
-        randomness=SystemRandomness(),
-        layout=Layout(region=found.region or ""),
-    )
+        return audit(found.store(), progress=progress)
 
 
 def _audit_check(audit: Audit) -> Check:

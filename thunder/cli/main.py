@@ -17,6 +17,7 @@ NOUNS = {
     "schedule": ("thunder.cli.schedule", "Tasks by the calendar."),
     "stats": ("thunder.cli.stats", "Backlog, running, failed, rates."),
     "top": ("thunder.cli.top", "The same, live."),
+    "metrics": ("thunder.cli.metrics", "Metrics for Prometheus: serve."),
     "doctor": ("thunder.cli.doctor", "Look for what is wrong with the set-up."),
     "agent": ("thunder.cli.agent", "A long-running worker, for tasks longer than 15 minutes."),
     "local": ("thunder.cli.local", "The whole stack on this machine: up, down, status, logs."),

@@ -19,6 +19,7 @@ from thunder.cli.options import Options
 if TYPE_CHECKING:
     from thunderagent.client import ThunderClient
     from thunderagent.signed_http import Exchange
+    from thunderagent.store import Store
 
 STATE_DIR_VARIABLE = "THUNDER_STATE_DIR"
 STACK_VARIABLE = "THUNDER_STACK"
@@ -67,7 +68,7 @@ class Target:
     def session(self) -> Any:
         return aws_session(self.options)
 
-    def aws(self, service: str, **config: Any) -> Any:
+    def aws(self, service: str) -> Any:
         """A botocore client of one of the stack's AWS services."""
         if self.record is not None:
             from thunder.local.aws import client
@@ -88,6 +89,23 @@ class Target:
             raise ConfigurationError("there is no region: say --region, or set AWS_REGION")
         exchange = wrap(sigv4_exchange(credentials, self.region))
         return ThunderClient(self.api_url, exchange=exchange, attempts=ATTEMPTS)
+
+    def store(self) -> Store:
+        """The table itself, past the API, with the operator's own rights. Raises Refused when its name is not known."""
+        from thunderagent.clock import SystemClock, SystemRandomness
+        from thunderagent.schema import Layout
+        from thunderagent.store import Store
+        from thunderagent.transport import boto_send
+
+        if self.table_name is None:
+            raise Refused("this looks at the table itself: say --stack instead of --api-url")
+        return Store(
+            table=self.table_name,
+            send=boto_send(self.aws("dynamodb")),
+            clock=SystemClock(),
+            randomness=SystemRandomness(),
+            layout=Layout(region=self.region or ""),
+        )
 
     def _credentials(self) -> Any:
         if self.record is None:

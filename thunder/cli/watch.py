@@ -38,7 +38,6 @@ def watch(
     watching: bool,
     interval: float,
     ended: Callable[[T], bool] = lambda data: False,
-    pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Fetch and show once, or again and again until `ended`. A terminal is cleared between the looks, after the
     next one is there; in a pipe they follow one another."""
@@ -49,4 +48,4 @@ def watch(
         show(data)
         if not watching or ended(data):
             return
-        pause(interval)
+        time.sleep(interval)
