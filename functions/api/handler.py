@@ -58,6 +58,7 @@ def answer_of(request: Request) -> Answer:
     if call is None:
         raise NotFound(f"there is no {request.method} {request.path[:200]}")
     operation = operations()[request.route]
+    _check_scopes(request, operation)
     given = {"path": request.path_parameters, "query": request.query, "header": request.headers}
     parameters = check_parameters(operation, given)
     own = service()
@@ -67,6 +68,12 @@ def answer_of(request: Request) -> Answer:
         return call(Call(own, request, operation, parameters))
     finally:
         own.parts.flush()
+
+
+def _check_scopes(request: Request, operation: Operation) -> None:
+    """A second look at what the gateway has judged by the route: a token is not enough where it was let through."""
+    if request.scopes is not None and request.scopes.isdisjoint(operation.scopes):
+        raise http.Forbidden(f"the token has none of the scopes {', '.join(operation.scopes)}")
 
 
 def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], request_id: str) -> None:
@@ -158,15 +165,15 @@ class Call:
 
 def submit_task(call: Call) -> Answer:
     submitted = call.submit(submission_of(call.body), key=call.idempotency_key, body=call.body)
-    return _submitted_answer(call, submitted)
+    # The caller has just sent the payload: no scope is needed to see it again, unless it is another task's.
+    return _submitted_answer(call, submitted, call.service.view)
 
 
-def _submitted_answer(call: Call, submitted: Submitted) -> Answer:
+def _submitted_answer(call: Call, submitted: Submitted, view: Callable[[Task], dict[str, Any]]) -> Answer:
     if submitted.duplicate:
         return http.ok(call.view(submitted.task) | {"duplicate": True})
-    # The caller has just sent the payload: no scope is needed to see it again, unless it is another task's.
     location = f"{call.request.base_path}/tasks/{submitted.task.task_id}"
-    return http.created(call.service.view(submitted.task), location=location)
+    return http.created(view(submitted.task), location=location)
 
 
 def submit_tasks(call: Call) -> Answer:
@@ -378,7 +385,7 @@ def run_schedule(call: Call) -> Answer:
     key = None if call.idempotency_key is None else f"{call.idempotency_key}\0{name}"
     submitted = call.parts.schedules.run(name, key=key)
     call.submitted(submitted)
-    return _submitted_answer(call, submitted)
+    return _submitted_answer(call, submitted, call.view)
 
 
 # ---- the service ----------------------------------------------------------------------------------------------------

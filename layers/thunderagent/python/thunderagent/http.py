@@ -43,6 +43,12 @@ class UnsupportedMediaType(RequestError):
     code = "unsupported_media_type"
 
 
+class Forbidden(RequestError):
+    """The caller's token has no scope that allows the call (HTTP 403)."""
+
+    code = "forbidden"
+
+
 # ---- request --------------------------------------------------------------------------------------------------------
 
 
@@ -158,11 +164,9 @@ class _Format2:
         return str(iam.get("userArn") or self.claims().get("sub") or "unknown")
 
     def claims(self) -> Mapping[str, Any]:
+        # Not its `scopes`: whether those are the token's or the route's is documented nowhere.
         jwt = (_context(self._event).get("authorizer") or {}).get("jwt") or {}
-        claims = dict(jwt.get("claims") or {})
-        if jwt.get("scopes"):
-            claims["scope"] = " ".join(jwt["scopes"])
-        return claims
+        return jwt.get("claims") or {}
 
 
 class _Format1:
@@ -221,9 +225,16 @@ def _single(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str] | None:
+    """The claims `scope` and `scp`, which issuers write as a text or as a list. The gateway passes a list on as
+    `[a b]`."""
     if not claims:
         return None
-    return frozenset(str(claims.get("scope") or claims.get("scp") or "").split())
+    texts = [
+        " ".join(map(str, claim)) if isinstance(claim, list) else str(claim)
+        for claim in (claims.get("scope"), claims.get("scp"))
+        if claim
+    ]
+    return frozenset(scope for text in texts for scope in text.strip("[]").split())
 
 
 def match(method: str, path: str) -> tuple[str, dict[str, str]]:
@@ -314,6 +325,7 @@ def encode(answer: Answer, request_id: str) -> dict[str, Any]:
 
 STATUS_OF_ERROR: Final[Mapping[type[Exception], int]] = {
     InvalidInput: 400,
+    Forbidden: 403,
     NotFound: 404,
     BodyMissing: 404,
     Conflict: 409,
