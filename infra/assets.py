@@ -27,6 +27,7 @@ EXCLUDED = (
     "conftest.py",
     "node_modules",
 )
+NOT_DEPLOYED = ("python/thunderagent/testing/*",)  # the testing kit: it runs where tests run
 NATIVE = ("*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll")
 RESERVED_NAMES = ("handler", "thunderagent", "thunderagent_registry")
 
@@ -75,7 +76,7 @@ def clean_files(source: Path) -> Iterator[Path]:
 
 
 def _excluded(path: Path) -> bool:
-    return any(_matches(part, EXCLUDED) for part in path.parts)
+    return any(_matches(part, EXCLUDED) for part in path.parts) or _matches(path.as_posix(), NOT_DEPLOYED)
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -112,6 +112,13 @@ def project_with_wheel(root: Path, modules: dict[str, str], tag: str = "py3-none
 # ---- what is missing is said with the command that makes it ----------------------------------------------------------
 
 
+def test_the_library_layer_is_without_the_testing_kit_and_with_all_the_rest() -> None:
+    with staged(Project().library_parts()) as directory:
+        library = Path(directory) / "python" / "thunderagent"
+        assert not (library / "testing").exists()
+        assert {path.name for path in library.glob("*.py")} >= {"store.py", "runner.py", "agent.py"}
+
+
 def test_a_missing_dependency_layer_names_its_command(tmp_path: Path) -> None:
     with pytest.raises(AssetError, match="is missing: run `make layers`"):
         Project(tmp_path).dependencies_parts()

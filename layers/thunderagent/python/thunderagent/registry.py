@@ -151,12 +151,13 @@ def handlers_in(module: ModuleType) -> list[Handler]:
     Raises ConfigurationError when the payload type of one cannot be read.
     """
     functions = {id(value): value for value in vars(module).values() if inspect.isfunction(value)}
-    return [
-        _handler(declaration, function)
-        for function in functions.values()
-        if function.__module__ == module.__name__
-        for declaration in getattr(function, MARK, ())
-    ]
+    own = [function for function in functions.values() if function.__module__ == module.__name__]
+    return [handler for function in own for handler in handlers_of(function)]
+
+
+def handlers_of(function: Callable[..., Any]) -> list[Handler]:
+    """One for each `@task` on the function. Raises ConfigurationError when its payload type cannot be read."""
+    return [_handler(declaration, function) for declaration in getattr(function, MARK, ())]
 
 
 def _handler(declaration: Declaration, function: Callable[..., Any]) -> Handler:
