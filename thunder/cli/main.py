@@ -18,6 +18,7 @@ NOUNS = {
     "stats": ("thunder.cli.stats", "Backlog, running, failed, rates."),
     "top": ("thunder.cli.top", "The same, live."),
     "metrics": ("thunder.cli.metrics", "Metrics for Prometheus: serve."),
+    "console": ("thunder.cli.console", "The web console, on this machine."),
     "doctor": ("thunder.cli.doctor", "Look for what is wrong with the set-up."),
     "agent": ("thunder.cli.agent", "A long-running worker, for tasks longer than 15 minutes."),
     "local": ("thunder.cli.local", "The whole stack on this machine: up, down, status, logs."),
