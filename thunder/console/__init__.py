@@ -1,0 +1,1 @@
+"""The web console: pages on the operator's own machine, with the operator's own AWS credentials."""

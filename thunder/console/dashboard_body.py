@@ -1,0 +1,178 @@
+"""The body of a CloudWatch dashboard, read as CloudWatch reads it: widgets, their metrics with shorthands, their place.
+
+Source of the form: CloudWatch API reference, «Dashboard body structure and syntax».
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from thunder.console.measures import Metric
+
+COLUMNS: Final = 24
+
+
+@dataclass(frozen=True)
+class Line:
+    """A horizontal annotation."""
+
+    label: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Widget:
+    """One widget. `kind` is metric, text, alarm, or what it is called where this console cannot draw it."""
+
+    kind: str
+    title: str
+    width: int = 6
+    height: int = 6
+    view: str = "timeSeries"
+    is_stacked: bool = False
+    metrics: tuple[Metric, ...] = ()
+    lines: tuple[Line, ...] = ()
+    text: str = ""
+    alarms: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def columns(self) -> int:
+        """Of 24, in the steps the stylesheet knows."""
+        return next((step for step in (6, 8, 12, 16, 24) if self.width <= step), COLUMNS)
+
+
+@dataclass(frozen=True)
+class Body:
+    widgets: Sequence[Widget] = field(default_factory=tuple)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return [metric for widget in self.widgets for metric in widget.metrics]
+
+
+def body_of(text: str, *, period: int) -> Body:
+    """The dashboard, its widgets from top to bottom. Raises ValueError for what is no dashboard.
+
+    `period` is for metrics that name none, and the shortest that is used.
+    """
+    body = json.loads(text)
+    widgets = body.get("widgets") if isinstance(body, dict) else None
+    if not isinstance(widgets, list):
+        raise ValueError("it has no widgets")
+    placed = sorted(
+        (each for each in widgets if isinstance(each, dict)), key=lambda each: (_int(each, "y"), _int(each, "x"))
+    )
+    return Body(tuple(_widget(each, f"w{number}", period) for number, each in enumerate(placed)))
+
+
+def _widget(found: Mapping[str, Any], prefix: str, period: int) -> Widget:
+    kind = str(found.get("type", "unknown"))
+    said = found.get("properties")
+    properties: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    width, height = _int(found, "width", 6), _int(found, "height", 6)
+    title = str(properties.get("title", ""))
+    match kind:
+        case "metric":
+            return Widget(
+                kind,
+                title or "Untitled",
+                width,
+                height,
+                view=str(properties.get("view", "timeSeries")),
+                is_stacked=properties.get("stacked") is True,
+                metrics=tuple(_metrics(properties, prefix, period)),
+                lines=tuple(_lines(properties)),
+            )
+        case "text":
+            return Widget(kind, "", width, height, text=str(properties.get("markdown", "")))
+        case "alarm":
+            arns = properties.get("alarms", [])
+            names = tuple(str(arn).rpartition(":alarm:")[2] for arn in arns) if isinstance(arns, list) else ()
+            return Widget(kind, title or "Alarms", width, height, alarms=names)
+        case "log":
+            note = "A query of CloudWatch Logs Insights, which costs by what it reads: run it in the AWS console."
+            return Widget(kind, title or "Log query", width, height, text=str(properties.get("query", "")), note=note)
+    return Widget(kind, title or kind, width, height, note=f"A widget of type {kind}: see it in the AWS console.")
+
+
+def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterator[Metric]:
+    """Each row is namespace, name, dimension and value in turn, and options; `.` repeats the row above in its place,
+    `...` all but the last value. Ids are made unique on the dashboard, in expressions too."""
+    above: list[str] = []
+    rows = properties.get("metrics", [])
+    ids = [str(_options(row)["id"]) for row in rows if isinstance(row, list) and "id" in _options(row)]
+    for number, row in enumerate(rows if isinstance(rows, list) else []):
+        if not isinstance(row, list):
+            continue
+        options = _options(row)
+        words = [str(word) for word in row if not isinstance(word, dict)]
+        made = Metric(
+            label="",
+            is_shown=options.get("visible", True) is not False,
+            is_right=options.get("yAxis") == "right",
+            period=max(period, _int(options, "period", _int(properties, "period", period))),
+            id=f"{prefix}_{options['id']}" if "id" in options else f"{prefix}_n{number}",
+        )
+        if "expression" in options:
+            expression = _renamed(str(options["expression"]), ids, prefix)
+            yield replace(made, label=str(options.get("label") or options["expression"]), expression=expression)
+            continue
+        above = _spelled_out(words, above)
+        if len(above) < 2:
+            continue
+        statistic = str(options.get("stat") or properties.get("stat") or "Average")
+        yield replace(
+            made,
+            label=_label(options, above, statistic, rows),
+            namespace=above[0],
+            name=above[1],
+            dimensions=tuple(zip(above[2::2], above[3::2], strict=False)),
+            statistic=statistic,
+        )
+
+
+def _options(row: Any) -> Mapping[str, Any]:
+    return row[-1] if isinstance(row, list) and row and isinstance(row[-1], dict) else {}
+
+
+def _spelled_out(words: Sequence[str], above: Sequence[str]) -> list[str]:
+    if words[:1] == ["..."]:
+        return [*above[: len(above) - (len(words) - 1)], *words[1:]]
+    return [above[place] if word == "." and place < len(above) else word for place, word in enumerate(words)]
+
+
+def _label(options: Mapping[str, Any], words: Sequence[str], statistic: str, rows: Sequence[Any]) -> str:
+    """As CloudWatch labels: by what tells the rows apart."""
+    label = options.get("label")
+    if isinstance(label, str) and label and "${" not in label:
+        return label
+    names = {row[1] for row in rows if isinstance(row, list) and len(row) > 1 and isinstance(row[1], str)} - {"."}
+    if len(names) > 1 or len(words) < 4:
+        return words[1] if len(names) == len(rows) or len(words) < 4 else f"{words[1]}, {words[-1]}"
+    values = {tuple(word for word in row[2:] if isinstance(word, str)) for row in rows if isinstance(row, list)}
+    if len(values) == 1:
+        return statistic if len(rows) > 1 else words[1]
+    return ", ".join(words[3::2])
+
+
+def _renamed(expression: str, ids: Sequence[str], prefix: str) -> str:
+    known = set(ids)
+    return re.sub(r"[a-z][A-Za-z0-9_]*", lambda m: f"{prefix}_{m[0]}" if m[0] in known else m[0], expression)
+
+
+def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
+    annotations = properties.get("annotations")
+    horizontal = annotations.get("horizontal", []) if isinstance(annotations, dict) else []
+    for each in horizontal if isinstance(horizontal, list) else []:
+        if isinstance(each, dict) and isinstance(each.get("value"), int | float):
+            yield Line(str(each.get("label", "")), float(each["value"]))
+
+
+def _int(found: Mapping[str, Any], name: str, default: int = 0) -> int:
+    value = found.get(name, default)
+    return value if isinstance(value, int) else default
