@@ -57,14 +57,16 @@ class UpStack:
         *,
         headers: Mapping[str, str] | None = None,
         signed: bool = True,
+        key: Credentials | None = None,
     ) -> Answer:
-        """One call of the HTTP API. `body` is sent as it is when it is bytes, and as JSON otherwise."""
+        """One call of the HTTP API, signed by `key` or else by the root user. `body` is sent as it is when it is bytes,
+        and as JSON otherwise."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"content-type": "application/json", **(headers or {})}
         request = AWSRequest(method, self.record["apiUrl"] + path.lstrip("/"), headers=sent, data=data)
         if signed:
-            key = Credentials(self.record["accessKeyId"], self.record["secretAccessKey"])
-            SigV4Auth(key, "execute-api", self.record["region"]).add_auth(request)
+            root = Credentials(self.record["accessKeyId"], self.record["secretAccessKey"])
+            SigV4Auth(key or root, "execute-api", self.record["region"]).add_auth(request)
         prepared = urllib.request.Request(request.url, data=data, headers=dict(request.headers.items()), method=method)
         try:
             with urllib.request.urlopen(prepared, timeout=TIMEOUT_SECONDS) as answer:
