@@ -13,7 +13,7 @@ from thunderagent.errors import Backlogged
 from thunderagent.listing import Listing
 from thunderagent.model import Task
 from thunderagent.operations import Operations
-from thunderagent.submit import Submission, Submitted, task_id_of
+from thunderagent.submit import Submission, Submitted
 from thunderagent.views import task_alone
 from thunderagent.why import Why, Whys
 from thunderagent.wiring import Parts
@@ -51,22 +51,21 @@ class Service:
         return Whys(self.parts.store, self.parts.queues, self.parts.registry, self.parts.settings)
 
     def submit(self, submission: Submission, *, key: str | None, body: Any) -> Submitted:
-        """Accept a task unless its queue is full (Backlogged). What was accepted before is answered all the same."""
+        """Accept a task unless its queue is full (Backlogged). What was accepted before is answered all the same, and
+        then by a read alone: those who repeat their calls during an overload must not add to it."""
         queue = submission.queue or self.parts.registry.defaults_of(submission.type).get("queue") or "default"
         try:
             self.backpressure.check(queue)
         except Backlogged:
-            if not self._exists(submission, key):
+            repeat = self.parts.submitter.repeat_of(submission, key=key, body=body)
+            if repeat is None:
                 raise
+            return repeat
         with charged_to([(queue, submission.type)]):
             submitted = self.parts.submitter.submit(submission, key=key, body=body)
         if not submitted.duplicate:
             self.backpressure.accepted(submitted.task.queue)
         return submitted
-
-    def _exists(self, submission: Submission, key: str | None) -> bool:
-        task_id = submission.task_id or (None if key is None else task_id_of(key))
-        return task_id is not None and self.parts.store.get_item(task_id, consistent=True) is not None
 
     def why(self, task: Task) -> Why:
         return self._whys.why(task, self.parts.dependencies.blocked_by(task) if task.blocked_count else [])

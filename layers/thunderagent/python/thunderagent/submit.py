@@ -103,6 +103,17 @@ class Submitter:
             return self._create(self.new_item(submission, key=key, body=body), key, along)
         return self._submit_child(submission, key, body)
 
+    def repeat_of(self, submission: Submission, *, key: str | None, body: Any) -> Submitted | None:
+        """What `submit` answers to a request for a task that is there, by one read; None when it is not there.
+
+        Raises Conflict as `submit` does. Left out is what a repeat mends of a child whose first submit broke off.
+        """
+        task_id = submission.task_id or (None if key is None else task_id_of(key))
+        earlier = None if task_id is None else self._store.get_item(task_id, consistent=True)
+        if task_id is None or earlier is None:
+            return None
+        return self._existing({"taskId": task_id, "idempotencyHash": request_hash(body)}, earlier, key)
+
     def _submit_child(self, submission: Submission, key: str | None, body: Any) -> Submitted:
         """Parents are judged once, by the first submit: a repeat finds the task, whatever became of them since."""
         task_id = self._id_of(submission, key)
