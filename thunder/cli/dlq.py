@@ -15,7 +15,7 @@ from thunder.cli.names import queue_option, type_option
 from thunder.cli.options import Noun, Options
 from thunder.cli.output import Column, print_list
 from thunder.cli.task_view import print_tasks
-from thunder.cli.times import Moment, iso, when
+from thunder.cli.times import Moment, how_long_ago, iso, when
 
 if TYPE_CHECKING:
     from thunderagent.client import ThunderClient
@@ -79,9 +79,15 @@ def _named(counts: Mapping[str, int]) -> str:
 GROUP_COLUMNS: Sequence[Column] = (
     Column("count", lambda row: row["count"], right=True),
     Column("error", lambda row: row["errorType"], colour=lambda row: "red"),
-    Column("types", lambda row: _named(row["types"])),
-    Column("queues", lambda row: _named(row["queues"])),
-    Column("newest", lambda row: when(row["newest"]), raw=lambda row: iso(row["newest"])),
+    Column("types", lambda row: _named(row["types"]), may_be_cut=True, spared=1),
+    Column("queues", lambda row: _named(row["queues"]), may_be_cut=True, spared=3),
+    Column(
+        "newest",
+        lambda row: when(row["newest"]),
+        raw=lambda row: iso(row["newest"]),
+        brief=lambda row: how_long_ago(row["newest"]),
+        spared=2,
+    ),
     Column("example", lambda row: row["example"]["taskId"]),
     Column("message", lambda row: row["example"]["message"], may_be_cut=True),
 )

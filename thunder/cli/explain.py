@@ -74,7 +74,8 @@ def _api_failure(error: ApiError) -> click.ClickException:
             "A change may or may not have been made: look before you repeat it.",
         )
     if isinstance(error, NotFoundError):
-        return _as(NotFound, error.message or "not found")
+        strange = error.message.strip().lower() == "not found"  # the gateway's word, not ours
+        return _as(NotFound, error.message, "The API has no such call: is its URL right?" if strange else "")
     if isinstance(error, ConflictError):
         return _as(Conflict, error.message, _after_conflict(error))
     if error.status in (401, 403):

@@ -68,8 +68,15 @@ def limits(row: Row) -> str:
     return ", ".join(said)
 
 
-def _figure(title: str, name: str, colour: Callable[[Row], str | None] | None = None) -> Column:
-    return Column(title, lambda row: count(row, name), raw=lambda row: value_of(row, name), colour=colour, right=True)
+def _figure(title: str, name: str, colour: Callable[[Row], str | None] | None = None, spared: int = 0) -> Column:
+    return Column(
+        title,
+        lambda row: count(row, name),
+        raw=lambda row: value_of(row, name),
+        colour=colour,
+        spared=spared,
+        right=True,
+    )
 
 
 def _age_colour(row: Row) -> str | None:
@@ -79,17 +86,17 @@ def _age_colour(row: Row) -> str | None:
 
 _NAME = Column("queue", lambda row: row["queue"])
 _STATE = Column("state", state, colour=lambda row: "yellow" if row.get("paused") else None)
-_LIMITS = Column("limits", limits, may_be_cut=True)
+_LIMITS = Column("limits", limits, may_be_cut=True, spared=1)
 
 QUEUE_COLUMNS: Sequence[Column] = (
     _NAME,
     _STATE,
     _figure("backlog", "backlog"),
     _figure("running", "running"),
-    _figure("blocked", "blocked"),
+    _figure("blocked", "blocked", spared=2),
     _figure("failed", "failed", lambda row: "red" if value_of(row, "failed") else None),
     Column("oldest due", age, raw=lambda row: value_of(row, "oldestDueAgeSeconds"), colour=_age_colour, right=True),
-    _figure("ended/s", "finishedPerSecond"),
+    _figure("ended/s", "finishedPerSecond", spared=3),
     _LIMITS,
 )
 SETTING_COLUMNS: Sequence[Column] = (_NAME, _STATE, _LIMITS)

@@ -16,19 +16,25 @@ from thunder.cli.inert import inert, inert_json
 
 Row = Mapping[str, Any]
 GAP = "  "
-NARROWEST = 8  # a column that may be cut is never cut to less
+NARROWEST = 16  # a column that may be cut is never cut to less
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a list. `shown` is what people read in a table, `raw` (default: the same) what programs read in
-    text. Only columns that `may_be_cut` give way when the terminal is narrow: ids and figures stay whole."""
+    text.
+
+    In a terminal too narrow for all, columns with a `brief` form take it; then those that `may_be_cut` are; then those
+    that can be `spared` go, the highest number first. The others, ids above all, stay whole whatever the width.
+    """
 
     title: str
     shown: Callable[[Row], Any]
     raw: Callable[[Row], Any] | None = None
     colour: Callable[[Row], str | None] | None = None
+    brief: Callable[[Row], Any] | None = None
     may_be_cut: bool = False
+    spared: int = 0
     right: bool = False
 
     @staticmethod
@@ -77,19 +83,63 @@ def terminal_width() -> int | None:
 
 
 def table_lines(rows: Sequence[Row], columns: Sequence[Column], *, width: int | None) -> list[str]:
-    """A table of one line a row. A row wider than the terminal even when all is cut that may be runs on: an id that
-    the terminal wraps can be copied, one that is cut cannot."""
-    cells = [[_cell(column.shown(row)) for column in columns] for row in rows]
-    widths = _fit([_widest(column, index, cells) for index, column in enumerate(columns)], columns, width)
-    header = [_padded(column.title.upper(), size, column.right) for column, size in zip(columns, widths, strict=True)]
-    lines = [styled(GAP.join(header).rstrip(), bold=True)]
-    for row, texts in zip(rows, cells, strict=True):
-        shown = [
-            _padded(cut(text, size), size, column.right, column.colour and column.colour(row))
-            for text, size, column in zip(texts, widths, columns, strict=True)
+    """A table of one line a row. A row that is too wide for the terminal all the same runs on: an id that the terminal
+    wraps can be copied, one that is cut cannot."""
+    drawn = _drawn(rows, columns, width)
+    lines = [styled(GAP.join(_padded(each.title, each.width, each.column.right) for each in drawn).rstrip(), bold=True)]
+    for index, row in enumerate(rows):
+        cells = [
+            _padded(cut(each.cells[index], each.width), each.width, each.column.right, each.colour_of(row))
+            for each in drawn
         ]
-        lines.append(GAP.join(shown).rstrip())
+        lines.append(GAP.join(cells).rstrip())
     return lines
+
+
+@dataclass
+class _Drawn:
+    """A column with its cells, as wide as it is to be."""
+
+    column: Column
+    cells: list[str]
+    width: int
+
+    @staticmethod
+    def of(column: Column, rows: Sequence[Row], *, briefly: bool = False) -> _Drawn:
+        show = column.brief if briefly and column.brief is not None else column.shown
+        cells = [_cell(show(row)) for row in rows]
+        return _Drawn(column, cells, max([len(column.title), *map(_width, cells)]))
+
+    @property
+    def title(self) -> str:
+        return self.column.title.upper()
+
+    @property
+    def least(self) -> int:
+        return min(self.width, max(NARROWEST, len(self.title))) if self.column.may_be_cut else self.width
+
+    def colour_of(self, row: Row) -> str | None:
+        return self.column.colour(row) if self.column.colour is not None else None
+
+
+def _drawn(rows: Sequence[Row], columns: Sequence[Column], width: int | None) -> list[_Drawn]:
+    """The columns there is room for, fitted."""
+    drawn = [_Drawn.of(column, rows) for column in columns]
+    if width is None or _total([each.width for each in drawn]) <= width:
+        return drawn
+    drawn = [_Drawn.of(column, rows, briefly=True) for column in columns]
+    while _total([each.least for each in drawn]) > width and (spare := max(each.column.spared for each in drawn)):
+        drawn = [each for each in drawn if each.column.spared != spare]
+    while _total([each.width for each in drawn]) > width:
+        widest = max(drawn, key=lambda each: each.width - each.least)
+        if widest.width == widest.least:
+            break
+        widest.width -= 1
+    return drawn
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def cut(text: str, width: int) -> str:
@@ -109,23 +159,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return inert(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _widest(column: Column, index: int, cells: Sequence[Sequence[str]]) -> int:
-    return max(len(column.title), *(_width(row[index]) for row in cells)) if cells else len(column.title)
-
-
-def _fit(natural: Sequence[int], columns: Sequence[Column], width: int | None) -> list[int]:
-    """The widest of those that may be cut give way first."""
-    widths = list(natural)
-    over = sum(widths) + len(GAP) * (len(widths) - 1) - width if width is not None else 0
-    while over > 0:
-        index = max(range(len(widths)), key=lambda each: widths[each] if columns[each].may_be_cut else 0)
-        if not columns[index].may_be_cut or widths[index] <= NARROWEST:
-            break
-        widths[index] -= 1
-        over -= 1
-    return widths
 
 
 def _padded(text: str, width: int, right: bool, colour: str | None = None) -> str:

@@ -17,7 +17,7 @@ from thunder.cli.options import Noun, Options
 from thunder.cli.output import Column, print_list
 from thunder.cli.task_submit import PAYLOAD_HELP, payload_of
 from thunder.cli.task_view import print_tasks
-from thunder.cli.times import Span, iso, when
+from thunder.cli.times import Span, how_long_ago, iso, when
 from thunder.cli.values import parse_tags, read_json
 
 
@@ -26,14 +26,24 @@ def schedule() -> None:
     """Tasks by the calendar: cron with time zones."""
 
 
+def _time(name: str, *, spared: int) -> Column:
+    return Column(
+        name,
+        lambda row: when(row.get(name)),
+        raw=lambda row: iso(row.get(name)),
+        brief=lambda row: how_long_ago(row.get(name)),
+        spared=spared,
+    )
+
+
 SCHEDULE_COLUMNS: Sequence[Column] = (
     Column("name", lambda row: row["name"]),
     Column("cron", lambda row: row["cron"]),
     Column("timezone", lambda row: row["timezone"]),
     Column("type", lambda row: row["task"].get("type")),
-    Column("next", lambda row: when(row.get("next")), raw=lambda row: iso(row.get("next"))),
-    Column("last", lambda row: when(row.get("last")), raw=lambda row: iso(row.get("last"))),
-    Column("last task", lambda row: row.get("lastTaskId")),
+    _time("next", spared=0),
+    _time("last", spared=2),
+    Column("last task", lambda row: row.get("lastTaskId"), spared=3),
     Column("problem", lambda row: row.get("problem"), colour=lambda row: "red", may_be_cut=True),
 )
 

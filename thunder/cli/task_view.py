@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from thunder.cli.inert import inert, inert_json, inert_lines
 from thunder.cli.output import Column, Row, print_json, print_list, print_object, styled, table_lines, terminal_width
-from thunder.cli.times import in_full, iso, span, when
+from thunder.cli.times import how_long_ago, in_full, iso, span, when
 
 STATUSES = ("PENDING", "RUNNING", "SUCCESS", "FAILED", "DONE")
 TERMINAL = ("SUCCESS", "FAILED", "DONE")
@@ -29,14 +29,18 @@ def _retries(row: Row) -> str:
     return f"{row.get('retryCount', 0)}/{row.get('maxRetryNumber', '?')}"
 
 
-def _when(row: Row) -> str:
+def _when(row: Row, in_words: Callable[[Any], str] = when) -> str:
     """The time that matters in its state: when it is due, when it started, when it ended."""
     status = row.get("status")
     if status in TERMINAL:
-        return f"ended {when(row.get('finishedAt'))}"
+        return f"ended {in_words(row.get('finishedAt'))}"
     if status == "RUNNING":
-        return f"started {when(row['startedAt'])}" if "startedAt" in row else "claimed"
-    return f"due {when(row.get('dueAt'))}"
+        return f"started {in_words(row['startedAt'])}" if "startedAt" in row else "claimed"
+    return f"due {in_words(row.get('dueAt'))}"
+
+
+def _how_long_ago(row: Row) -> str:
+    return _when(row, how_long_ago)
 
 
 def note(row: Row) -> str:
@@ -64,9 +68,9 @@ TASK_COLUMNS: Sequence[Column] = (
     Column("task id", lambda row: row["taskId"]),
     Column("status", lambda row: row["status"], colour=status_colour),
     Column("type", lambda row: row.get("type")),
-    Column("queue", lambda row: row.get("queue")),
-    Column("retries", _retries, raw=lambda row: row.get("retryCount", 0), right=True),
-    Column("when", _when, raw=lambda row: iso(row.get("finishedAt", row.get("dueAt"))), may_be_cut=True),
+    Column("queue", lambda row: row.get("queue"), spared=2),
+    Column("retries", _retries, raw=lambda row: row.get("retryCount", 0), right=True, spared=3),
+    Column("when", _when, raw=lambda row: iso(row.get("finishedAt", row.get("dueAt"))), brief=_how_long_ago, spared=1),
     Column("note", note, may_be_cut=True),
 )
 
@@ -187,7 +191,12 @@ def _attempt_error(row: Row) -> str:
 _ATTEMPT_COLUMNS: Sequence[Column] = (
     Column("#", lambda row: row.get("attempt"), right=True),
     Column("outcome", lambda row: row.get("outcome")),
-    Column("started", lambda row: when(row.get("startedAt"))),
+    Column(
+        "started",
+        lambda row: when(row.get("startedAt")),
+        brief=lambda row: how_long_ago(row.get("startedAt")),
+        spared=1,
+    ),
     Column("took", _attempt_took, right=True),
     Column("error", _attempt_error, may_be_cut=True),
 )

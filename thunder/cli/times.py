@@ -14,7 +14,9 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
 
 def span(seconds: float) -> str:
-    """A duration in its two largest units: `0.4s`, `12s`, `3m 20s`, `2h 5m`, `3d 4h`."""
+    """A duration in its two largest units: `40ms`, `2.5s`, `12s`, `3m 20s`, `2h 5m`, `3d 4h`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms" if seconds else "0s"
     if seconds < 10:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     whole = round(seconds)
@@ -44,6 +46,13 @@ def when(at: Any, now: float | None = None) -> str:
         if today
         else (f"{relative(float(at), present)}, {moment:%Y-%m-%d %H:%M}")
     )
+
+
+def how_long_ago(at: Any, now: float | None = None) -> str:
+    """For a narrow table: relative alone."""
+    if _moment(at) is None:
+        return "" if at is None else str(at)
+    return relative(float(at), time.time() if now is None else now)
 
 
 def in_full(at: Any, now: float | None = None) -> str:

@@ -22,7 +22,7 @@ from thunder.cli.options import Command, Options
 from thunder.cli.output import Column, styled, table_lines
 from thunder.cli.stats import ALL
 from thunder.cli.task_view import note, status_colour
-from thunder.cli.times import when
+from thunder.cli.times import how_long_ago
 
 if TYPE_CHECKING:
     from thunderagent.client import ThunderClient
@@ -99,10 +99,10 @@ def _section(title: str, tasks: Sequence[Mapping[str, Any]], columns: Sequence[C
 
 _ID = Column("task id", lambda row: row["taskId"], colour=status_colour)
 _TYPE = Column("type", lambda row: row.get("type"))
-_QUEUE = Column("queue", lambda row: row.get("queue"))
+_QUEUE = Column("queue", lambda row: row.get("queue"), spared=1)
 _NOTE = Column("note", note, may_be_cut=True)
-_RUNNING = (_ID, _TYPE, _QUEUE, Column("started", lambda row: when(row.get("startedAt")), may_be_cut=True), _NOTE)
-_FAILED = (_ID, _TYPE, _QUEUE, Column("failed", lambda row: when(row.get("finishedAt")), may_be_cut=True), _NOTE)
+_RUNNING = (_ID, _TYPE, _QUEUE, Column("started", lambda row: how_long_ago(row.get("startedAt"))), _NOTE)
+_FAILED = (_ID, _TYPE, _QUEUE, Column("failed", lambda row: how_long_ago(row.get("finishedAt"))), _NOTE)
 
 
 @contextmanager

@@ -24,7 +24,8 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0s"), (0.44, "0.4s"), (9.96, "10s"), (12.4, "12s"), (59.9, "1m"), (200, "3m 20s"), (7500, "2h 5m"),
+    [(0, "0s"), (0.44, "440ms"), (2.54, "2.5s"), (9.96, "10s"), (12.4, "12s"), (59.9, "1m"), (200, "3m 20s"),
+     (7500, "2h 5m"),
      (3600, "1h"), (90_000, "1d 1h"), (10 * 86_400, "10d")],
 )  # fmt: skip
 def test_spans_have_two_units(seconds: float, words: str) -> None:
@@ -44,7 +45,7 @@ def test_a_table_has_the_operators_time_of_day_and_the_date_unless_it_is_today()
 
 
 def test_one_task_has_its_times_in_full() -> None:
-    assert in_full(NOW + 0.25, NOW) == "2027-01-15 09:00:00.250+01:00 (in 0.2s)"
+    assert in_full(NOW + 0.25, NOW) == "2027-01-15 09:00:00.250+01:00 (in 250ms)"
 
 
 def test_programs_get_utc() -> None:
