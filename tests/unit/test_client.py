@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -366,3 +367,15 @@ class TestSigning:
 
     def test_a_token_in_place_of_a_signature(self) -> None:
         ThunderClient("http://x", bearer_token=lambda: "jwt")
+
+
+def test_a_port_where_nobody_listens_is_unreachable_and_tried_again() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        made = ThunderClient(
+            url, credentials=Credentials("a", "b"), region="us-east-1", clock=FakeClock(), randomness=FakeRandomness()
+        )
+        with pytest.raises(Unreachable) as raised:
+            made.health()
+    assert raised.value.attempts == 6

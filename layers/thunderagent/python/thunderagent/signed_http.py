@@ -229,6 +229,8 @@ def bearer_exchange(token: Callable[[], str]) -> Exchange:
 
 def _transport() -> Callable[[Any], tuple[int, Mapping[str, str], bytes]]:
     """botocore's own urllib3 pool: certificates, proxies and kept connections as the AWS SDK has them."""
+    # botocore has two families: one for what failed on an open connection, one for what could not be opened.
+    from botocore.exceptions import ConnectionError as NotConnected
     from botocore.exceptions import HTTPClientError
     from botocore.httpsession import URLLib3Session
     from botocore.utils import get_environ_proxies
@@ -246,7 +248,7 @@ def _transport() -> Callable[[Any], tuple[int, Mapping[str, str], bytes]]:
         try:
             response = sessions[origin].send(request.prepare())
             return response.status_code, dict(response.headers), response.content
-        except HTTPClientError as error:
+        except (HTTPClientError, NotConnected) as error:
             raise ConnectionError(str(error)) from error
 
     return send
