@@ -47,8 +47,8 @@ class Totals:
     def refresh(self) -> None:
         """Take over what CloudWatch has by now. Raises botocore's errors; what was counted before stays."""
         now = self.now()
-        if now - self._queues_at > QUEUES_SECONDS:
-            self._queues = sorted(self._declared_queues())
+        if not self._queues or now - self._queues_at > QUEUES_SECONDS:
+            self._queues = sorted(set(self._measured_queues()))
             self._queues_at = now
         start = max(self.begun, int(min(now, self._read_until or now) - LATE_SECONDS) // MINUTE * MINUTE)
         for (metric, queue), sums in self._read(start, now):
@@ -73,12 +73,10 @@ class Totals:
         for minute in [minute for minute in known if minute < start]:
             del known[minute]
 
-    def _declared_queues(self) -> Iterator[str]:
-        """Every queue that the census tells of, also those declared while the stack runs."""
-        wanted = [{"Name": "Service", "Value": self.service}]
-        pages = self.cloudwatch.get_paginator("list_metrics").paginate(
-            Namespace=NAMESPACE, MetricName="Backlog", Dimensions=wanted
-        )
+    def _measured_queues(self) -> Iterator[str]:
+        """Every queue that something was measured of, also those declared while the stack runs."""
+        wanted = [{"Name": "Service", "Value": self.service}, {"Name": "Queue"}]
+        pages = self.cloudwatch.get_paginator("list_metrics").paginate(Namespace=NAMESPACE, Dimensions=wanted)
         for metric in (each for page in pages for each in page["Metrics"]):
             dimensions = {each["Name"]: each["Value"] for each in metric["Dimensions"]}
             if dimensions.get("Service") == self.service and "Queue" in dimensions:

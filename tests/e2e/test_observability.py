@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -130,6 +133,31 @@ def test_what_arrives_in_cloudwatch_has_the_dimensions_it_is_listed_with(own_sta
         ExtendedStatistics=["p50", "p95", "p99"],
     )["Datapoints"]
     assert set(percentiles[0]["ExtendedStatistics"]) == {"p50", "p95", "p99"}
+
+
+def test_prometheus_is_served_true_counters_until_interrupted(own_stack: UpStack) -> None:
+    thunder = own_stack.local.checkout.venv / "bin" / "thunder"
+    environment = {"PATH": "/usr/bin:/bin", "THUNDER_STATE_DIR": own_stack.record["stateDir"], "LANG": "C.UTF-8"}
+    command = [str(thunder), "--local", "metrics", "serve", "--port", "0", "--interval", "1"]
+    serving = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert serving.stderr is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/metrics", serving.stderr.readline())
+        assert found is not None
+        for type in ("demo.echo", "demo.permanent"):
+            ended(own_stack, submit(own_stack, type))
+
+        def counted() -> bool:
+            with urllib.request.urlopen(found[0], timeout=10) as answer:
+                text = answer.read().decode()
+            labels = '{queue="default",service="ThunderAgent-local"}'
+            return f"tasks_processed_total{labels} 2.0" in text and f"tasks_failed_total{labels} 1.0" in text
+
+        eventually(counted)
+    finally:
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(timeout=10) == 130
+        serving.stderr.close()
 
 
 def test_a_stopped_poller_is_an_alarm_within_stated_time(own_stack: UpStack) -> None:

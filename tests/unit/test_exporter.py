@@ -28,8 +28,8 @@ class CloudWatch:
     def get_paginator(self, operation: str) -> Any:
         return type("Paginator", (), {"paginate": lambda _, **arguments: [getattr(self, operation)(**arguments)]})()
 
-    def list_metrics(self, *, MetricName: str, **_: Any) -> dict[str, Any]:
-        found = [(SERVICE, queue) for metric, queue in self.values if metric == MetricName]
+    def list_metrics(self, **_: Any) -> dict[str, Any]:
+        found = [(SERVICE, queue) for _, queue in self.values]
         return {
             "Metrics": [
                 {"Dimensions": [{"Name": "Service", "Value": service}, {"Name": "Queue", "Value": queue}]}
@@ -166,6 +166,14 @@ def test_when_cloudwatch_is_away_the_counters_stay_and_it_is_said() -> None:
     rig.ends(1, succeeded=1)
     samples = rig.scrape()
     assert (samples["tasks_processed_total"], samples["thunder_cloudwatch_up"]) == (6, 1)
+
+
+def test_queues_are_found_as_soon_as_something_is_measured_of_them() -> None:
+    rig = Rig()
+    rig.cloudwatch.values.clear()
+    assert "tasks_processed_total" not in rig.scrape()
+    rig.ends(1, succeeded=1)
+    assert rig.scrape()["tasks_processed_total"] == 1
 
 
 def test_a_level_that_is_old_is_no_level() -> None:
