@@ -27,8 +27,9 @@ def local() -> None:
 
 state_option = click.option(
     "--state-dir",
+    envvar="THUNDER_STATE_DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where this stack keeps everything (default: .thunder in the checkout).",
+    help="Where this stack keeps everything (default: .thunder in the checkout; or set THUNDER_STATE_DIR).",
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -48,6 +50,9 @@ class Nouns(Noun):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Every failure that is not our own defect ends as a message that says what to do, and an exit code."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # what the locale cannot show is escaped, not a failure
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

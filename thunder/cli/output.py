@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
@@ -69,7 +70,12 @@ def print_list(rows: Sequence[Row], columns: Sequence[str | Column], output: str
 
 
 def print_json(value: Any) -> None:
-    click.echo(inert_json(json.dumps(value, indent=2, ensure_ascii=False)))
+    click.echo(inert_json(json.dumps(value, indent=2, ensure_ascii=not speaks_unicode())))
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout can carry every character; in an ASCII or Latin-1 locale it cannot."""
+    return codecs.lookup(sys.stdout.encoding or "ascii").name.startswith("utf")
 
 
 def styled(text: str, colour: str | None = None, **styles: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 import sys
 
@@ -79,6 +81,35 @@ sys.exit(f"imported {{heavy}}" if (heavy := [each for each in {HEAVY!r} if each 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert name in ("local", "registry") or done.returncode == 0, done.stderr
+
+
+def test_help_is_instant():
+    """Under 0.3 s of processor time, whatever else the machine does; the best of three."""
+
+    def spent() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "thunder.cli", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    assert min(spent() for _ in range(3)) < 0.3
+
+
+def test_a_locale_that_cannot_show_a_character_gets_its_escape():
+    code = """
+import click
+from thunder.cli.main import main
+from thunder.cli.output import print_json, print_object
+def shown():
+    print_object({"a": "\u4e16"}, "text")
+    print_json("\U0001f680")
+main.get_command = lambda ctx, name: click.Command("x", callback=shown)
+main(["x"])
+"""
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+
+    assert done.stdout == 'a\t\\u4e16\n"\\ud83d\\ude80"\n'
 
 
 def test_every_command_of_the_contract_is_there():

@@ -38,6 +38,29 @@ def test_a_row_too_wide_for_the_terminal_keeps_its_id() -> None:
     assert len(lines) == 3
 
 
+def test_a_narrow_terminal_gets_brief_forms_and_then_loses_what_can_be_spared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    columns = (
+        COLUMNS[0],
+        Column("when", lambda row: "3m ago, 2026-11-30", brief=lambda row: "3m ago", spared=1),
+        Column("queue", lambda row: "default", spared=2),
+        COLUMNS[2],
+    )
+
+    def header(width: int) -> list[str]:
+        lines = table_lines(ROWS, columns, width=width)
+        assert all(len(line) <= width for line in lines)
+        assert ID in lines[1]
+        return lines[0].split()
+
+    assert ("ago, 2026" in table_lines(ROWS, columns, width=300)[1], header(300)) == (True, header(80))
+    assert "ago, 2026" not in table_lines(ROWS, columns, width=80)[1]
+    assert header(60) == ["ID", "WHEN", "NOTE"]
+    assert header(52) == ["ID", "NOTE"]
+
+
 def test_wide_characters_take_two_columns() -> None:
     lines = table_lines(
         [{"id": "世界", "count": 1, "note": ""}, {"id": "abcd", "count": 1, "note": ""}], COLUMNS, width=80
