@@ -176,14 +176,15 @@ def test_missing_handlers_name_their_configuration_key(tmp_path: Path) -> None:
 
 def test_the_registry_tells_the_leases_that_types_ask_for(tmp_path: Path) -> None:
     types = {
-        "a": {"profile": "default", "leaseSeconds": 90},
-        "b": {"profile": "default", "leaseSeconds": None},
-        "c": {"profile": "heavy", "leaseSeconds": 600},
+        "a": {"profile": "default", "queue": "default", "leaseSeconds": 90},
+        "b": {"profile": "default", "queue": "default", "leaseSeconds": None},
+        "c": {"profile": "heavy", "queue": "slow", "leaseSeconds": 600},
     }
     registry = tmp_path / "build" / "registry" / "dev" / "python" / "thunderagent_registry" / "registry.json"
     write(registry, json.dumps({"queues": {"default": {}, "slow": {}}, "types": types}))
     read = Project(tmp_path).read_registry("dev")
     assert read.queues == ("default", "slow")
+    assert read.types == {"a": "default", "b": "default", "c": "slow"}
     assert read.lease_seconds == {"default": [90], "heavy": [600]}
 
 
