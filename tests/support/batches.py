@@ -17,24 +17,12 @@ from thunderagent.runner import Runner
 from thunderagent.schema import Layout, lease_id
 from thunderagent.settings import Settings
 from thunderagent.store import Written
+from thunderagent.testing.rig import Objects
 from thunderagent.threads import Threads
 from thunderagent.wiring import Parts, Seams
 
 TOKEN = LeaseToken("token-a")
 LAYOUT = Layout(shards=1)
-
-
-class Objects(dict[str, bytes]):
-    """A bucket."""
-
-    def put(self, key: str, data: bytes) -> None:
-        self[key] = data
-
-    def get(self, key: str) -> bytes | None:  # type: ignore[override]
-        return super().get(key)
-
-    def delete(self, key: str) -> None:
-        self.pop(key, None)
 
 
 class Bench:
