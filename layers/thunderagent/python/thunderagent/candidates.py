@@ -21,8 +21,10 @@ from thunderagent.states import Status
 from thunderagent.store import Store
 from thunderagent.threads import Threads
 
-PAGE_KEYS = 100
-FIRST_LOOKUP_KEYS, LOOKUP_KEYS = 25, 100  # entries looked up together, over all partitions: few at first, then more
+PAGE_KEYS = (100, 500)  # by what may be taken: pollers take from random places, and in a larger page meet more rarely
+CHOICE = 10  # so many entries are read for each one that may be taken
+LOOKUP_KEYS = 100  # entries looked up together at most, over all partitions
+FRESH_SECONDS = 0.2  # a look is good for so long: sending a batch takes time, and others claim meanwhile
 STALE_SECONDS = 2.0  # an entry that the row does not confirm: the index lags, or the copy that was read does
 KEYS_PER_PARTITION = 5_000  # a pass reads no further into one partition; the next one goes on where due work is left
 
@@ -35,6 +37,7 @@ class Partition:
         self.dispatch_key = dispatch_key
         self.keys: deque[IndexKey] = deque()
         self.start: Mapping[str, Any] | None = None
+        self.page_keys = PAGE_KEYS[0]
         self.read = 0
         self.ended = False
 
@@ -60,22 +63,36 @@ class Candidates:
         self._reap_stray = reap_stray
         self.next_due: float | None = None
 
-    def due(self, partitions: Sequence[Partition], *, skip: Callable[[str], bool]) -> Iterator[Task]:
+    def due(self, partitions: Sequence[Partition], *, room: int, skip: Callable[[str], bool]) -> Iterator[Task]:
         """Due tasks of all partitions in turn, one of each while they last, from a random partition on.
 
         So of any N tasks taken, N partitions with due work give one each: a flooded one cannot hold the others up.
-        `skip` tells, by queue, which partitions are not to be read any further.
+        `room` is how many will be taken at most. `skip` tells, by queue, which partitions to read no further.
+
+        A batch's worth is looked up at a time, just before it is claimed, each from a random place of its page: what
+        was looked up a moment ago another poller has taken by then, and two that met would go on side by side. Where
+        nothing at all is claimable, more are looked up together.
         """
         turn = self._store.randomness.below(len(partitions)) if partitions else 0
         open_partitions = [*partitions[turn:], *partitions[:turn]]
+        for partition in partitions:
+            partition.page_keys = max(PAGE_KEYS[0], min(PAGE_KEYS[1], CHOICE * room // len(partitions)))
         self._threads.map(self._fetch, open_partitions)
-        wanted = FIRST_LOOKUP_KEYS
+        fewest = min(LOOKUP_KEYS, self._settings.poll_batch_size)
+        wanted = fewest
         while open_partitions := [each for each in open_partitions if not skip(each.queue) and self._has_keys(each)]:
             share = max(1, wanted // len(open_partitions))
-            taken = [[each.keys.popleft() for _ in range(min(share, len(each.keys)))] for each in open_partitions]
+            taken = [self._take(each.keys, share) for each in open_partitions]
             in_turn = [key for key in chain.from_iterable(zip_longest(*taken)) if key is not None]
-            yield from self._look_up(in_turn)
-            wanted = LOOKUP_KEYS
+            found = 0
+            for task in self._look_up(in_turn):
+                found += 1
+                yield task
+            wanted = fewest if found else min(LOOKUP_KEYS, 2 * wanted)
+
+    def _take(self, keys: deque[IndexKey], number: int) -> list[IndexKey]:
+        keys.rotate(-self._store.randomness.below(len(keys)))
+        return [keys.popleft() for _ in range(min(number, len(keys)))]
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -85,12 +102,11 @@ class Candidates:
         return bool(partition.keys)
 
     def _fetch(self, partition: Partition) -> None:
-        """One page: its due entries that are not known, from a random place on, so that pollers rarely meet."""
-        page = self._store.query(partition.dispatch_key, limit=PAGE_KEYS, start=partition.start)
+        """One page: its due entries that are not known."""
+        page = self._store.query(partition.dispatch_key, limit=partition.page_keys, start=partition.start)
         now = self._store.clock.now()
         due = [key for key in page.keys if key.due_at <= now and not self._in_flight.has(key.task_id, key.due_at)]
-        turn = self._store.randomness.below(len(due)) if due else 0
-        partition.keys.extend(due[turn:] + due[:turn])
+        partition.keys.extend(due)
         later = [key.due_at for key in page.keys if key.due_at > now]
         if later:
             self.next_due = min(later[0], self.next_due or later[0])
@@ -98,8 +114,12 @@ class Candidates:
         partition.ended = bool(later) or page.next_key is None or partition.read >= KEYS_PER_PARTITION
 
     def _look_up(self, keys: Sequence[IndexKey]) -> Iterator[Task]:
-        items = self._store.get_items([key.task_id for key in keys])
-        for key in keys:
+        clock = self._store.clock
+        looked_at: float | None = None
+        for position, key in enumerate(keys):
+            if looked_at is None or clock.monotonic() - looked_at > FRESH_SECONDS:
+                items = self._store.get_items([each.task_id for each in keys[position:]])
+                looked_at = clock.monotonic()
             task = self._examine(key, items.get(key.task_id))
             if task is not None:
                 yield task

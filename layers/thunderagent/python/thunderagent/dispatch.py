@@ -252,7 +252,8 @@ class _Round:
             if queue.name not in self.stopped
             for shard in range(queue.shards.read)
         ]
-        tasks = self.tools.candidates.due(partitions, skip=self.stopped.__contains__)
+        room = sum(packing.room for packing in self.room.values())
+        tasks = self.tools.candidates.due(partitions, room=room, skip=self.stopped.__contains__)
         for examined, task in enumerate(tasks, start=1):
             self._consider(task)
             if self._is_supplied():
