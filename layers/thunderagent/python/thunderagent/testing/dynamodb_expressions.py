@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 Raw = dict[str, dict[str, Any]]
@@ -131,7 +132,7 @@ class Expression:
 
     def update(self, old: Raw) -> tuple[Raw, set[str]]:
         """The new item, and the names of the top-level attributes the update names. Operands see the old item."""
-        new = deepcopy(old)
+        new = dict(old)
         touched: list[Path] = []
         seen: set[str] = set()
         while self._peek() is not None:
@@ -148,6 +149,8 @@ class Expression:
 
     def _action(self, clause: str, old: Raw, new: Raw) -> Path:
         path = self._path()
+        if len(path) > 1 and path[0] in new:  # changed in place: not in the old item's own attribute
+            new[str(path[0])] = deepcopy(new[str(path[0])])
         if clause == "REMOVE":
             _remove(new, path)
             return path
@@ -260,7 +263,8 @@ _PREDICATES = {
 }
 
 
-def _tokens(text: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> tuple[str, ...]:
     tokens, at = [], 0
     text = text.rstrip()
     while at < len(text):
@@ -271,7 +275,7 @@ def _tokens(text: str) -> list[str]:
         at = match.end()
     if not tokens:
         raise Invalid("the expression is empty")
-    return tokens
+    return tuple(tokens)
 
 
 def lookup(item: Mapping[str, Any], path: Path) -> Any:

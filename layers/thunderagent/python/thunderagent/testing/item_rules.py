@@ -66,7 +66,7 @@ def _outcome(
         return None, set()
     if operation == "ConditionCheck":
         return old, set()
-    start: Raw = deepcopy(old) if old is not None else dict(arguments["Key"])
+    start: Raw = old if old is not None else dict(arguments["Key"])
     if "UpdateExpression" not in arguments:
         return start, set()
     names, values = arguments.get("ExpressionAttributeNames", {}), arguments.get("ExpressionAttributeValues", {})
