@@ -114,8 +114,9 @@ types: setup-dev ## mypy, strict
 	@echo "==> mypy"
 	@$(BIN)/mypy
 
-bench: setup-dev ## What the figures in docs/ come from
-	@$(PY) -m bench
+bench: setup-dev layers ## Measure, and write docs/performance.md
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(PY) -m bench $(BENCH)
 
 clean: ## Remove everything made or installed in the checkout
 	@if [ -x $(BIN)/thunder ]; then $(BIN)/thunder local down; fi

@@ -67,7 +67,8 @@ class UpStack:
         if signed:
             root = Credentials(self.record["accessKeyId"], self.record["secretAccessKey"])
             SigV4Auth(key or root, "execute-api", self.record["region"]).add_auth(request)
-        prepared = urllib.request.Request(request.url, data=data, headers=dict(request.headers.items()), method=method)
+        sent = dict(request.headers.items())
+        prepared = urllib.request.Request(str(request.url), data=data, headers=sent, method=method)
         try:
             with urllib.request.urlopen(prepared, timeout=TIMEOUT_SECONDS) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read())

@@ -1,0 +1,1 @@
+"""Where the figures of docs/performance.md come from: `make bench`."""
