@@ -60,7 +60,7 @@ def test_status_prints_the_record_as_json(thunder):
     answer = thunder("status", "--output", "json")
 
     assert answer.exit_code == 0
-    assert json.loads(answer.stdout) == {**RECORD, "bridge": False}, "a bridge that is gone does not take the stack down"
+    assert json.loads(answer.stdout) == {**RECORD, "bridge": False}, "without its bridge it is still up"
 
 
 @pytest.mark.usefixtures("something_up")
