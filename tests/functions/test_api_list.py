@@ -139,6 +139,11 @@ class TestWhatIsShown:
         assert not {"payload", "result", "attempts", "steps", "dispatchKey"} & set(task)
         assert task["error"]["type"] == "ValueError"
 
+    def test_a_task_alone_names_its_steps_in_order_without_their_results(self, api: Api) -> None:
+        api.table.put(ended("t", START, steps={"b": {"n": 1, "result": '"secret"'}, "a": {"n": 0, "result": "1"}}))
+        task = api.call("GET", "/tasks/t").json
+        assert task["steps"] == [{"name": "a"}, {"name": "b"}]
+
     def test_what_has_moved_on_is_left_out(self, api: Api) -> None:
         api.table.put(ended("past", START, expiresAt=int(START) - 1))
         api.table.put(ended("moved", START, status="PENDING", dispatchKey="FAILED#default#0"))

@@ -61,7 +61,7 @@ def task_in_list(task: Task) -> dict[str, Any]:
 def task_alone(task: Task, bodies: Bodies, dependencies: Dependencies, *, with_bodies: bool = True) -> dict[str, Any]:
     """A task whole; payload and result inline up to 256 KiB each, else (or on request) their byte counts."""
     view = task_in_list(task) | _parents(task, dependencies)
-    view |= {name: task.item[name] for name in SHOWN_ALONE if name in task.item}
+    view |= {name: task.item[name] for name in SHOWN_ALONE if name in task.item} | _steps(task.item)
     view |= _body("payload", task.payload, task.item, lambda: bodies.payload(task), inline=with_bodies)
     if task.result is not None or task.result_ref is not None:
         view |= _body("result", task.result, task.item, lambda: bodies.result(task), inline=with_bodies)
@@ -82,6 +82,15 @@ def queue_view(queue: QueueSettings, figures: Figures | None = None) -> dict[str
         "shards": queue.shards.write,
         **(figures.as_answer() if figures is not None else {}),
     }
+
+
+def _steps(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of the steps done so far, in order. Their results stay with the handler: they are parts of bodies."""
+    stored = item.get("steps")
+    if not isinstance(stored, Mapping):
+        return {}
+    places = {name: step.get("n", 0) for name, step in stored.items() if isinstance(step, Mapping)}
+    return {"steps": [{"name": name} for name in sorted(places, key=lambda name: places[name])]} if places else {}
 
 
 def _parents(task: Task, dependencies: Dependencies) -> dict[str, Any]:
