@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,7 +25,6 @@ COMPARISONS: Final = {
     "LessThanThreshold": "<",
     "LessThanOrEqualToThreshold": "≤",
 }
-_GENERATED = re.compile(r"^(?:Monitoring)?(?P<name>.+?)[0-9A-F]{8}-[0-9A-Za-z]{8,}$")
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _read(console: Console) -> list[Alarm]:
 def _alarm(found: Mapping[str, Any], service: str) -> Alarm:
     changed = found.get("StateUpdatedTimestamp")
     return Alarm(
-        name=short_name(found["AlarmName"], service),
+        name=shown.short_name(found["AlarmName"], service),
         full_name=found["AlarmName"],
         state=found["StateValue"],
         since=changed.timestamp() if changed is not None else None,
@@ -79,13 +77,6 @@ def _alarm(found: Mapping[str, Any], service: str) -> Alarm:
         rule=_rule(found),
         has_actions=bool(found.get("ActionsEnabled") and found.get("AlarmActions")),
     )
-
-
-def short_name(name: str, service: str) -> str:
-    """Without the stack's name in front and what CloudFormation has put behind."""
-    rest = name.removeprefix(f"{service}-")
-    match = _GENERATED.match(rest)
-    return match["name"] if match else rest
 
 
 def _rule(found: Mapping[str, Any]) -> str:

@@ -70,8 +70,8 @@ class Chart:
     def shown(self, value: float | None) -> str:
         if value is None:
             return "no data"
-        if self.unit == "s":
-            return shown.duration(value)
+        if self.unit in ("s", "ms"):
+            return shown.duration(value / 1000 if self.unit == "ms" else value)
         return shown.number(value) + (f" {self.unit}" if self.unit else "")
 
 

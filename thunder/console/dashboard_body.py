@@ -103,14 +103,14 @@ def _widget(found: Mapping[str, Any], prefix: str, period: int) -> Widget:
 def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterator[Metric]:
     """Each row is namespace, name, dimension and value in turn, and options; `.` repeats the row above in its place,
     `...` all but the last value. Ids are made unique on the dashboard, in expressions too."""
-    above: list[str] = []
     rows = properties.get("metrics", [])
+    spelled = _all_spelled_out(rows if isinstance(rows, list) else [])
+    others = [words for words in spelled if len(words) > 1]
     ids = [str(_options(row)["id"]) for row in rows if isinstance(row, list) and "id" in _options(row)]
     for number, row in enumerate(rows if isinstance(rows, list) else []):
         if not isinstance(row, list):
             continue
         options = _options(row)
-        words = [str(word) for word in row if not isinstance(word, dict)]
         made = Metric(
             label="",
             is_shown=options.get("visible", True) is not False,
@@ -122,16 +122,16 @@ def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterato
             expression = _renamed(str(options["expression"]), ids, prefix)
             yield replace(made, label=str(options.get("label") or options["expression"]), expression=expression)
             continue
-        above = _spelled_out(words, above)
-        if len(above) < 2:
+        words = spelled[number]
+        if len(words) < 2:
             continue
         statistic = str(options.get("stat") or properties.get("stat") or "Average")
         yield replace(
             made,
-            label=_label(options, above, statistic, rows),
-            namespace=above[0],
-            name=above[1],
-            dimensions=tuple(zip(above[2::2], above[3::2], strict=False)),
+            label=_label(options, words, statistic, others),
+            namespace=words[0],
+            name=words[1],
+            dimensions=tuple(zip(words[2::2], words[3::2], strict=False)),
             statistic=statistic,
         )
 
@@ -140,24 +140,34 @@ def _options(row: Any) -> Mapping[str, Any]:
     return row[-1] if isinstance(row, list) and row and isinstance(row[-1], dict) else {}
 
 
+def _all_spelled_out(rows: Sequence[Any]) -> list[list[str]]:
+    """Every row without its options and shorthands; empty for what names no metric."""
+    found: list[list[str]] = []
+    above: list[str] = []
+    for row in rows:
+        words = [str(word) for word in row if not isinstance(word, dict)] if isinstance(row, list) else []
+        above = _spelled_out(words, above) if words else above
+        found.append(above if words else [])
+    return found
+
+
 def _spelled_out(words: Sequence[str], above: Sequence[str]) -> list[str]:
     if words[:1] == ["..."]:
         return [*above[: len(above) - (len(words) - 1)], *words[1:]]
     return [above[place] if word == "." and place < len(above) else word for place, word in enumerate(words)]
 
 
-def _label(options: Mapping[str, Any], words: Sequence[str], statistic: str, rows: Sequence[Any]) -> str:
-    """As CloudWatch labels: by what tells the rows apart."""
+def _label(options: Mapping[str, Any], words: Sequence[str], statistic: str, others: Sequence[Sequence[str]]) -> str:
+    """As CloudWatch labels: by what tells a row from the others, its metric, its dimensions or its statistic."""
     label = options.get("label")
     if isinstance(label, str) and label and "${" not in label:
         return label
-    names = {row[1] for row in rows if isinstance(row, list) and len(row) > 1 and isinstance(row[1], str)} - {"."}
-    if len(names) > 1 or len(words) < 4:
-        return words[1] if len(names) == len(rows) or len(words) < 4 else f"{words[1]}, {words[-1]}"
-    values = {tuple(word for word in row[2:] if isinstance(word, str)) for row in rows if isinstance(row, list)}
-    if len(values) == 1:
-        return statistic if len(rows) > 1 else words[1]
-    return ", ".join(words[3::2])
+    if len({tuple(row) for row in others}) == 1:
+        return statistic if len(others) > 1 else words[1]
+    said = [words[1]] if len({row[1] for row in others}) > 1 else []
+    shared = set.intersection(*(set(row[3::2]) for row in others))
+    said += [value for value in words[3::2] if value not in shared]
+    return ", ".join(said or words[-1:])
 
 
 def _renamed(expression: str, ids: Sequence[str], prefix: str) -> str:

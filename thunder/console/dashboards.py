@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
+from thunder.console import shown
 from thunder.console.alarms import STATES, Alarm, alarms_of
 from thunder.console.charts import RANGES, Chart, range_of
 from thunder.console.dashboard_body import Body, Widget, body_of
@@ -78,6 +79,7 @@ def _drawn(console: Console, body: Body, start: float, end: float) -> list[Drawn
     for widget in body.widgets:
         count = sum(metric.is_shown for metric in widget.metrics)
         mine, found = found[:count], found[count:]
+        mine = [replace(each, label=_short(each.label, console.place.service)) for each in mine]
         drawn.append(_with_data(widget, mine, alarms, start, end))
     return drawn
 
@@ -93,6 +95,10 @@ def _with_data(
     lines = [Series(line.label, tuple((at, line.value) for at in whole)) for line in widget.lines]
     title = widget.title
     return Drawn(widget, Chart(title, [*series, *lines], _unit(title), start, end, is_stacked=widget.is_stacked))
+
+
+def _short(label: str, service: str) -> str:
+    return ", ".join(shown.short_name(part, service) for part in label.split(", "))
 
 
 def _unit(title: str) -> str:

@@ -45,8 +45,8 @@ def money(value: float) -> str:
 def duration(seconds: Any) -> str:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         return "–"
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
+    if 0 <= seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "<1 ms"
     return span(max(0.0, seconds))
 
 
@@ -71,6 +71,17 @@ def pretty(value: Any) -> str:
 
 def cut(text: str, most: int = JSON_SHOWN) -> str:
     return text if len(text) <= most else text[:most] + "…"
+
+
+_GENERATED_END = re.compile(r"(?:[0-9A-F]{8})?-[0-9A-Za-z]{8,}$|[0-9A-F]{8}[0-9A-Fa-f]*$")
+
+
+def short_name(name: str, service: str) -> str:
+    """A physical name as its construct is called: without the stack's in front and what CloudFormation put behind."""
+    if not service or not name.startswith(f"{service}-"):
+        return name
+    rest = name.removeprefix(f"{service}-").removeprefix("Data-").removeprefix("Monitoring")
+    return _GENERATED_END.sub("", rest) or rest
 
 
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*|\d+")

@@ -83,9 +83,19 @@ def _submit(asked: Asked) -> Response:
     except ApiError as error:
         if error.status not in REFUSED:
             raise
-        return _form(asked, typed, problem=error.message, field=_field(error.path))
+        return _refused(asked, typed, error)
     words = "There was an equal task already: this one." if task.duplicate else "The task is submitted."
     return on_to(asked, f"/task/{task.task_id}", Notice("note" if task.duplicate else "good", words))
+
+
+def _refused(asked: Asked, typed: dict[str, str], error: ApiError) -> Response:
+    if error.status != 409:
+        return _form(asked, typed, problem=error.message, field=_field(error.path))
+    # Its key made another task, before the form was changed or of an id that is taken: the next try is a new request.
+    problem = error.message
+    if typed["taskId"]:
+        problem = f"There is a task {typed['taskId']} already, made of something else."
+    return _form(asked, {**typed, "key": ""}, problem=problem, field="taskId" if typed["taskId"] else "")
 
 
 def _options(form: Fields) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ PAGES_A_GROUP: Final = 8  # FilterLogEvents may answer with empty pages for as l
 LINES_MOST: Final = 200
 AROUND_SECONDS: Final = 120.0
 SPAN_SECONDS: Final = 14 * 86_400.0
-FUNCTIONS: Final = ("executor", "reaper", "poller", "api")
+FUNCTIONS: Final = ("executor", "reaper", "poller", "doorbell", "api")
+PREFIXES: Final = ("{}-", "/aws/lambda/{}-", "/aws/cloudformation/{}/")
+"""What log groups of a stack are called: by CloudFormation, by Lambda, and by the embedded AWS."""
 IDS: Final = frozenset({"time", "level", "event", "message", "taskId", "queue", "type", "traceparent", "where"})
 
 
@@ -61,10 +64,10 @@ class TaskLogs:
         return Lines(found[-LINES_MOST:], self.groups(), is_cut or len(found) > LINES_MOST)
 
     def groups(self) -> Sequence[str]:
-        """The log groups of this stack's functions, by either way Lambda names them."""
+        """The log groups of this stack's functions, by any of the ways they are named."""
         now = self._monotonic()
         if self._groups_at is None or now - self._groups_at > GROUPS_SECONDS:
-            prefixes = (f"{self._service}-", f"/aws/lambda/{self._service}-")
+            prefixes = _starts(self._service)
             self._groups = [
                 name for prefix in prefixes for name in self._names(prefix) if _function(name, self._service)
             ]
@@ -85,11 +88,13 @@ class TaskLogs:
             "endTime": int(end * 1000),
         }
         function = _function(group, self._service) or group
+        # A filter finds the id in longer ids too.
+        whole = re.compile(rf"(?<![A-Za-z0-9._:-]){re.escape(task_id)}(?![A-Za-z0-9._:-])")
         found: list[LogLine] = []
         token: dict[str, str] = {}
         for _ in range(PAGES_A_GROUP):
             answer = self._logs.filter_log_events(**asked, **token)
-            found += [_line(event, function) for event in answer["events"]]
+            found += [_line(event, function) for event in answer["events"] if whole.search(event["message"])]
             if not answer.get("nextToken"):
                 return found, False
             if len(found) >= LINES_MOST:
@@ -100,8 +105,12 @@ class TaskLogs:
 
 def _function(group: str, service: str) -> str | None:
     """Which of our functions a log group belongs to, by its name."""
-    rest = group.removeprefix("/aws/lambda/").removeprefix(f"{service}-").lower()
+    rest = next((group.removeprefix(each) for each in _starts(service) if group.startswith(each)), "").lower()
     return next((name for name in FUNCTIONS if rest.startswith(name) and "access" not in rest), None)
+
+
+def _starts(service: str) -> tuple[str, ...]:
+    return tuple(prefix.format(service) for prefix in PREFIXES)
 
 
 def _span(task: Mapping[str, Any], now: float) -> tuple[float, float]:

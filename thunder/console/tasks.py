@@ -38,7 +38,7 @@ class Selection:
     def of(query: Fields) -> Selection:
         """Raises FieldError for what cannot be the name of anything."""
         found = Selection(
-            query.text("status", "PENDING").upper(), query.text("queue"), query.text("type"), query.text("token")
+            query.text("status", "PENDING").upper(), query.text("queue"), query.text("type"), query.text("after")
         )
         if found.status not in shown.STATUSES:
             raise FieldError("status", f"there is no status {found.status[:40]}")
@@ -50,7 +50,7 @@ class Selection:
     @property
     def query(self) -> str:
         """As an address has it."""
-        named = {"status": self.status, "queue": self.queue, "type": self.type, "token": self.token}
+        named = {"status": self.status, "queue": self.queue, "type": self.type, "after": self.token}
         return query_of(named)
 
     @property

@@ -1,7 +1,7 @@
 // Draws what the server has put into [data-chart]. Lines differ by colour and by dash; the legend names each.
 "use strict";
 (() => {
-  const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [], [6, 4], [2, 3], [10, 4, 2, 4]];
+  const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
   const HEIGHT = 170;
   const drawn = new Map();
 
@@ -18,8 +18,16 @@
   };
   const shown = (unit) => (value) => {
     if (value === null || value === undefined) return "–";
-    return unit === "s" ? seconds(value) : unit ? `${short(value)} ${unit}` : short(value);
+    return unit === "s" ? seconds(value) : unit === "ms" ? seconds(value / 1000) : short(value);
   };
+
+  const DAY = 86400;
+  const clock = (data) => (_, splits) => splits.map((at) => {
+    const moment = new Date(at * 1000);
+    return data.to - data.from > 2 * DAY
+      ? moment.toLocaleDateString([], { month: "short", day: "numeric" })
+      : moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  });
 
   const axis = (unit, more) => ({
     stroke: style("--muted"),
@@ -27,20 +35,25 @@
     ticks: { stroke: style("--line"), width: 1 },
     font: "12px system-ui, sans-serif",
     values: (_, splits) => splits.map(shown(unit)),
-    size: 58,
+    size: (_, values) => Math.max(40, 18 + 7 * Math.max(0, ...(values || []).map((each) => each.length))),
     ...more,
   });
 
   const line = (series, place, data) => ({
-    label: series.label,
     scale: series.right ? "right" : "y",
     stroke: style(`--chart-${place % 8 + 1}`),
     width: 2,
     dash: DASHES[place % DASHES.length],
     spanGaps: true,
     points: { size: 5, show: series.values.filter((value) => value !== null).length < 40 },
-    value: (_, value) => shown(data.unit)(value),
   });
+
+  // The legend is the server's: the last values, or those below the cursor.
+  const tell = (element, data, place) => {
+    element.parentElement.querySelectorAll(".legend b").forEach((each, number) => {
+      each.textContent = place === null || place === undefined ? each.dataset.value : shown(data.unit)(data.series[number].values[place]);
+    });
+  };
 
   const draw = (element) => {
     drawn.get(element)?.destroy();
@@ -48,16 +61,18 @@
     const options = {
       width: Math.max(200, element.clientWidth),
       height: HEIGHT,
+      legend: { show: false },
+      hooks: { setCursor: [(chart) => tell(element, data, chart.cursor.idx)] },
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
       scales: {
         x: { time: true, range: () => [data.from, data.to] },
         y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] },
       },
       axes: [
-        { stroke: style("--muted"), grid: { stroke: style("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" },
+        { stroke: style("--muted"), grid: { stroke: style("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", size: 30, values: clock(data) },
         axis(data.unit, {}),
       ],
-      series: [{ value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...data.series.map((each, place) => line(each, place, data))],
+      series: [{}, ...data.series.map((each, place) => line(each, place, data))],
     };
     if (data.series.some((each) => each.right)) options.axes.push(axis(data.unit, { scale: "right", side: 1, grid: { show: false } }));
     drawn.set(element, new uPlot(options, [data.times, ...data.series.map((each) => each.values)], element));

@@ -50,7 +50,12 @@
 
   const theme = document.getElementById("theme");
   const themes = ["system", "light", "dark"];
-  const showTheme = () => { theme.textContent = `Theme: ${document.documentElement.dataset.theme || "system"}`; };
+  const showTheme = () => {
+    const name = document.documentElement.dataset.theme || "system";
+    theme.textContent = { system: "◐", light: "☀", dark: "☾" }[name];
+    theme.setAttribute("aria-label", `Colours: ${name}`);
+    theme.title = `Colours: ${name}`;
+  };
   theme.addEventListener("click", () => {
     const next = themes[(themes.indexOf(document.documentElement.dataset.theme || "system") + 1) % themes.length];
     if (next === "system") delete document.documentElement.dataset.theme;
@@ -148,6 +153,8 @@
   body.addEventListener("htmx:sendError", () => { lost.hidden = false; });
   body.addEventListener("htmx:timeout", () => { lost.hidden = false; });
   document.getElementById("retry").addEventListener("click", () => location.reload());
+
+  document.getElementById("updated").textContent = `As of ${new Date().toLocaleTimeString()}`;
 
   // ---- small things ------------------------------------------------------------------------------------------------
 
