@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from thunderagent.errors import ConfigurationError
@@ -60,7 +61,7 @@ class Settings:
     memory_mib: float | None = None  # of a function; None in a process that is none
     serves: str | None = None
 
-    @property
+    @cached_property
     def served(self) -> dict[str, Executor]:
         """The profiles whose tasks this container claims and sends: an agent's own, or those that Lambda runs."""
         if self.serves is not None:
