@@ -9,22 +9,27 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.assets import Project
 from infra.config import EnvironmentConfig
+from infra.constructs.service import Service
 from infra.stacks.data_stack import DataStack
 from infra.stacks.service_stack import ServiceStack
 
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """The two stacks of an environment, for applications that add to them."""
+    """The two stacks of an environment and what runs in the second, for applications that add to them."""
 
     data: DataStack
-    service: ServiceStack
+    stack: ServiceStack
+
+    @property
+    def service(self) -> Service:
+        return self.stack.service
 
 
 def build(app: App, config: EnvironmentConfig, project: Project | None = None) -> Application:
     """Add the stacks of `config` to `app`. They fit any account and region."""
     data = DataStack(app, config.data_stack_name, config=config)
-    service = ServiceStack(
+    stack = ServiceStack(
         app,
         config.service_stack_name,
         config=config,
@@ -32,9 +37,9 @@ def build(app: App, config: EnvironmentConfig, project: Project | None = None) -
         bucket=data.bucket,
         project=project,
     )
-    for stack in (data, service):
-        Tags.of(stack).add("ThunderAgent", config.service_stack_name)
-    return Application(data=data, service=service)
+    for each in (data, stack):
+        Tags.of(each).add("ThunderAgent", config.service_stack_name)
+    return Application(data=data, stack=stack)
 
 
 def check(app: App) -> None:

@@ -9,6 +9,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra.acknowledge import acknowledge_plain_http
+from infra.pin import pin
 
 LOGICAL_ID = "AlarmTopic"
 
@@ -16,12 +17,20 @@ LOGICAL_ID = "AlarmTopic"
 class AlarmTopic(Construct):
     """One topic; an email subscription where configured, otherwise synthesis says that nobody listens yet."""
 
-    def __init__(self, scope: Construct, id: str, *, email: str | None, enforce_tls: bool, quiet: bool) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        email: str | None,
+        enforce_tls: bool,
+        quiet: bool,
+        pinned: bool = False,
+    ) -> None:
         super().__init__(scope, id)
         self.topic = sns.Topic(self, "Topic", display_name="ThunderAgent alarms", enforce_ssl=enforce_tls)
-        resource = self.topic.node.default_child
-        assert isinstance(resource, sns.CfnTopic)
-        resource.override_logical_id(LOGICAL_ID)  # another one would lose its subscriptions
+        if pinned:
+            pin(self.topic, LOGICAL_ID)  # another one would lose its subscriptions
         if not enforce_tls:
             acknowledge_plain_http(self.topic, "SNS3")
         self._admit_alarms()

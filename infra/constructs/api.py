@@ -23,6 +23,7 @@ from infra.constructs.api_access import Invocations, ManagedAccess
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import BODIES, grant_lookup, grant_objects
 from infra.constructs.task_table import grant_dispatch_index, grant_items
+from infra.pin import pin
 from infra.routes import OPERATE, READ, READ_PAYLOAD, SUBMIT, Route
 
 LOGICAL_ID = "HttpApi"
@@ -83,9 +84,10 @@ class Api(Construct):
         cors: Cors | None = None,
         roles: Sequence[AccessRole] = (),
         authorizer: apigatewayv2.IHttpRouteAuthorizer | None = None,
+        pinned: bool = False,
     ) -> None:
         super().__init__(scope, id)
-        self._routes = routes
+        self._routes, self._pinned = routes, pinned
         self._readers: dict[str, bool] = {}
         self.uses_iam = jwt is None and authorizer is None
         service_function = ServiceFunction(
@@ -194,9 +196,8 @@ class Api(Construct):
             )
         if cors:
             _open_preflights(http_api, integration)
-        resource = http_api.node.default_child
-        assert isinstance(resource, apigatewayv2.CfnApi)
-        resource.override_logical_id(LOGICAL_ID)  # another one would be another URL
+        if self._pinned:
+            pin(http_api, LOGICAL_ID)  # another one would be another URL
         return http_api
 
 

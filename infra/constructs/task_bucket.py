@@ -11,6 +11,7 @@ from constructs import Construct
 
 from infra.acknowledge import acknowledge, acknowledge_plain_http
 from infra.config import DataProtection
+from infra.pin import pin
 from thunderagent import schema
 
 LOGICAL_ID = "TaskBucket"
@@ -26,7 +27,9 @@ class TaskBucket(Construct):
     """Private, encrypted, pinned like the table. Bodies are deleted with their task; the lifecycle rule is the backstop
     for those whose task vanished first, so it is longer than any body can count."""
 
-    def __init__(self, scope: Construct, id: str, *, protection: DataProtection, enforce_tls: bool) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, protection: DataProtection, enforce_tls: bool, pinned: bool = False
+    ) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
@@ -41,9 +44,8 @@ class TaskBucket(Construct):
                 s3.LifecycleRule(id="unfinished-uploads", abort_incomplete_multipart_upload_after=Duration.days(7)),
             ],
         )
-        resource = self.bucket.node.default_child
-        assert isinstance(resource, s3.CfnBucket)
-        resource.override_logical_id(LOGICAL_ID)
+        if pinned:
+            pin(self.bucket, LOGICAL_ID)
         if not enforce_tls:
             acknowledge_plain_http(self.bucket, "S10")
         acknowledge(
@@ -75,7 +77,12 @@ def grant_lookup(bucket: s3.IBucket, role: iam.Role, prefix: str) -> None:
 
 def _arn_as_found(bucket: s3.IBucket, role: iam.Role) -> str:
     """How cdk-nag writes the bucket's ARN: by the name it is imported under, or by its logical id."""
-    if bucket.stack == Stack.of(role):
-        return f"<{LOGICAL_ID}.Arn>"
-    imported: dict[str, str] = bucket.stack.resolve(bucket.stack.export_value(bucket.bucket_arn))
-    return imported["Fn::ImportValue"]
+    arn = bucket.stack.resolve(bucket.bucket_arn)
+    match arn:
+        case {"Fn::GetAtt": [id, attribute]} if bucket.stack == Stack.of(role):
+            return f"<{id}.{attribute}>"
+        case {"Fn::GetAtt": _}:
+            imported: dict[str, str] = bucket.stack.resolve(bucket.stack.export_value(bucket.bucket_arn))
+            return imported["Fn::ImportValue"]
+        case _:
+            return str(arn)  # a bucket from elsewhere; a partition that is no text is written otherwise

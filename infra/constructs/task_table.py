@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.config import DataProtection
+from infra.pin import pin
 from thunderagent import schema
 
 LOGICAL_ID = "TaskTable"
@@ -18,11 +19,11 @@ LOGICAL_ID = "TaskTable"
 class TaskTable(Construct):
     """One table with one sparse, keys-only index; on demand; TTL; a stream of old and new images.
 
-    Its logical id is pinned: another one would be another, empty table. A release adds or removes at most one index,
-    because CloudFormation refuses two in one update.
+    `pinned`: its logical id never changes; another one would be another, empty table. A release adds or removes at most
+    one index, because CloudFormation refuses two in one update.
     """
 
-    def __init__(self, scope: Construct, id: str, *, protection: DataProtection) -> None:
+    def __init__(self, scope: Construct, id: str, *, protection: DataProtection, pinned: bool = False) -> None:
         super().__init__(scope, id)
         self.table = dynamodb.TableV2(
             self,
@@ -46,9 +47,8 @@ class TaskTable(Construct):
             # RETAIN covers deletion and replacement.
             removal_policy=RemovalPolicy.RETAIN if protection.retain else RemovalPolicy.DESTROY,
         )
-        resource = self.table.node.default_child
-        assert isinstance(resource, dynamodb.CfnGlobalTable)
-        resource.override_logical_id(LOGICAL_ID)
+        if pinned:
+            pin(self.table, LOGICAL_ID)
 
 
 def grant_items(table: dynamodb.ITableV2, grantee: iam.IGrantable, actions: Sequence[str]) -> None:

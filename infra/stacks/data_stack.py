@@ -15,9 +15,9 @@ class DataStack(Stack):
 
     def __init__(self, scope: Construct, id: str, *, config: EnvironmentConfig) -> None:
         super().__init__(scope, id, description=f"ThunderAgent ({config.environment}): the task table and its bucket")
-        self.table = TaskTable(self, "TaskTable", protection=config.protection).table
+        self.table = TaskTable(self, "TaskTable", protection=config.protection, pinned=True).table
         self.bucket = TaskBucket(
-            self, "TaskBucket", protection=config.protection, enforce_tls=config.enforce_tls
+            self, "TaskBucket", protection=config.protection, enforce_tls=config.enforce_tls, pinned=True
         ).bucket
         self._export_for_good()
 
