@@ -27,7 +27,8 @@ EXCLUDED = (
     "conftest.py",
     "node_modules",
 )
-NOT_DEPLOYED = ("python/thunderagent/testing/*",)  # the testing kit: it runs where tests run
+# The testing kit runs where tests run, the construct where the CDK does.
+NOT_DEPLOYED = ("python/thunderagent/testing/*", "python/thunderagent/cdk/*")
 NATIVE = ("*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll")
 RESERVED_NAMES = ("handler", "thunderagent", "thunderagent_registry")
 
@@ -94,9 +95,13 @@ class Registry:
 
 @dataclass(frozen=True)
 class Project:
-    """Where the sources of the assets are. Each `…_parts` is what `staged` takes; AssetError says what is missing."""
+    """Where the sources of the assets are. Each `…_parts` is what `staged` takes; AssetError says what is missing.
+
+    `own` is where handlers and their registry are, if not in the checkout of ThunderAgent itself.
+    """
 
     root: Path = ROOT
+    own: Path | None = None
 
     @property
     def openapi(self) -> Path:
@@ -120,7 +125,7 @@ class Project:
         entry = self.root / profile.code / "handler.py"
         parts = {entry.name: _existing(entry, f"{key}.code: {profile.code}/handler.py is missing")}
         for handlers in profile.handlers:
-            path = _existing(self.root / handlers, f"{key}.handlers: {handlers} is missing")
+            path = _existing((self.own or self.root) / handlers, f"{key}.handlers: {handlers} is missing")
             if path.name in parts or path.name in RESERVED_NAMES:
                 raise AssetError(f"{key}.handlers: {handlers}: the name {path.name!r} is already taken")
             parts[path.name] = path
@@ -153,8 +158,10 @@ class Project:
         return Registry(queues=tuple(document["queues"]), types=types, lease_seconds=leases)
 
     def _registry(self, environment: str) -> Path:
-        path = self.root / "build" / "registry" / environment / "python" / "thunderagent_registry" / "registry.json"
-        return _existing(path, f"{path} is missing: run `thunder registry build --env {environment}`")
+        package = Path("build", "registry", environment, "python", "thunderagent_registry")
+        path = (self.own or self.root) / package / "registry.json"
+        root = "" if self.own is None else f" --root {self.own}"
+        return _existing(path, f"{path} is missing: run `thunder registry build --env {environment}{root}`")
 
 
 def _existing(path: Path, complaint: str) -> Path:
