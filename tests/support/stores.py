@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +90,7 @@ def embedded_backend(directory: Path) -> Iterator[Backend]:
     state = StateDir(directory)
     state.create()
     started: list[EmbeddedAws] = []
+    previous = signal.signal(signal.SIGTERM, _leave)
     try:
         running = aws.start(Checkout.of_this_installation(), state, started.append)
         client = embedded_client(running.endpoint)
@@ -96,8 +98,14 @@ def embedded_backend(directory: Path) -> Iterator[Backend]:
         yield Backend("embedded", boto_send(client), endpoint=running.endpoint)
         client.close()
     finally:
+        signal.signal(signal.SIGTERM, previous)
         for each in started:
             end(each.child)
+
+
+def _leave(number: int, frame: object) -> None:
+    """A test run that is told to end ends its embedded AWS too: that one has left its process group."""
+    raise SystemExit(128 + number)
 
 
 def embedded_client(endpoint: str) -> Any:
