@@ -77,7 +77,7 @@ STEPS: dict[str, Step] = {
     ),
     "bury": Step(
         lambda item: expressions.bury_lease(token_of(item)),
-        frozenset({"closed", "begun by me, closed"}),
+        frozenset({"closed", "closed by a clock ahead", "begun by me, closed"}),
         deletes=True,
     ),
     "tell": Step(
@@ -88,6 +88,7 @@ STEPS: dict[str, Step] = {
 }
 REPEATS_QUIETLY = {  # what it wants is so already
     ("close", "closed"),
+    ("close", "closed by a clock ahead"),
     ("close", "begun by me, closed"),
     ("begin", "begun by me, past"),
 }

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.protocol import LAYOUT, NOW, OTHER_TOKEN, UNLISTED, premises, stored_task, write_of
 from tests.support.stores import Backend, Raw
+from thunderagent import expressions
 from thunderagent.codec import Item
 from thunderagent.model import Task
 from thunderagent.schema import TASK_ATTRIBUTES, Layout
@@ -155,6 +156,17 @@ def test_nothing_recreates_a_deleted_task(row: Transition, backend: Backend, new
     answer = apply(backend, row.event, gone)
     assert answer == Refused(Refusal.GONE)
     assert backend.raw(gone["taskId"]) is None
+
+
+def test_a_row_of_no_status_is_parked_but_not_recreated(backend: Backend, new_id: NewId) -> None:
+    """As seen says that status and updatedAt are absent, which is true of a row that is gone as well."""
+    item = {"taskId": new_id(), "type": "t", "dispatchKey": "OPEN#default#normal#0", "dueAt": NOW}
+    write = expressions.park(item, problem="status is missing", layout=LAYOUT, now=NOW)
+    assert backend.store().apply(write) == Refused(Refusal.GONE)
+    assert backend.raw(item["taskId"]) is None
+    backend.put(item)
+    assert isinstance(backend.store().apply(write), Written)
+    assert (backend.item(item["taskId"]) or {})["status"] == "FAILED"
 
 
 def test_the_table_names_stored_attributes_only() -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.fakes import ScriptedThreads
 from tests.support.memory_dynamodb import Call, Fault
 from tests.support.world import GRACE_SECONDS, LEASE_SECONDS, Died, World, die, on_lease, to_status
 from thunderagent import expressions, task
 from thunderagent.held_lease import HeldLease
 from thunderagent.model import LeaseToken
 from thunderagent.operations import Operations, Operator
+from thunderagent.runner import Batch
 from thunderagent.store import ATTEMPTS, Refused
 
 ran: list[str] = []
@@ -208,6 +210,22 @@ def test_ta05_a_task_that_ends_its_worker_each_time_starts_max_retry_number_plus
     assert world.notes.count("Failed") == 1
     assert {world.status(each) for each in neighbours} == {"SUCCESS"}
     assert all(ran.count(each) <= 2 for each in neighbours), "after one lost lease the suspect travels alone"
+
+
+def test_tasks_that_wait_for_a_thread_are_kept_by_the_heartbeat_of_the_batch() -> None:
+    """Four tasks of 100 s each, one thread, a lease of 60 s: the reaper looks in all the time and takes none."""
+    world = World(note, concurrency=1)
+    ids = [world.submit("note", timeout_seconds=150) for _ in range(4)]
+    world.sweep()
+    process = world.process("executor")
+    runner = world.executor(process)
+    runner.threads = ScriptedThreads(world.clock, [100.0])
+    world.clock.on_sleep = lambda seconds: (world.reap(), None)[-1]
+    summary = runner.run(Batch.from_event(world.events.pop()), lambda: 900.0)
+    world.clock.on_sleep = None
+    assert sorted(ran) == sorted(ids)
+    assert summary.settled
+    assert {(world.status(each), world.task(each).fence) for each in ids} == {("SUCCESS", 1)}
 
 
 # ---- renewal, close, reap -------------------------------------------------------------------------------------------

@@ -83,9 +83,7 @@ def race(backend: Backend) -> list[Report]:
         reports.join_thread()
 
 
-def test_five_pollers_start_two_thousand_tasks_once_each(
-    backend: Backend, record_testsuite_property: object, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_five_pollers_start_two_thousand_tasks_once_each(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
     ids = load(backend)
     reports = race(backend)
     starts = Counter(task_id for report in reports for task_id, _ in report.starts)

@@ -18,6 +18,7 @@ STATES: dict[str, dict[str, Any]] = {
     "past": {"lockTime": NOW - 1},
     "begun by me, past": {"begun": MINE, "lockTime": NOW - 1},
     "closed": {"closed": NOW - 1, "lockTime": NOW - 10},
+    "closed by a clock ahead": {"closed": NOW - 1, "lockTime": NOW + 30},
     "begun by me, closed": {"begun": MINE, "closed": NOW - 1, "lockTime": NOW - 10},
 }
 
