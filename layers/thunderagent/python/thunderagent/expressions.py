@@ -890,9 +890,7 @@ def _listing(
     return ({"dispatchKey": key, "dueAt": finished_at}, []) if key else ({}, ["dispatchKey", "dueAt"])
 
 
-def _listing_of_row(
-    status: Status, item: Item, layout: Layout, finished_at: float
-) -> tuple[dict[str, Any], list[str]]:
+def _listing_of_row(status: Status, item: Item, layout: Layout, finished_at: float) -> tuple[dict[str, Any], list[str]]:
     queue, kept = item.get("queue"), item.get("dispatchKey")
     return _listing(
         status,
