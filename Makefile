@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test lint types layers registry synth deploy bench clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth deploy sim sim-mutations soak bench clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -104,6 +104,14 @@ test: setup-dev layers ## Every check and every test, end to end included
 	@$(MAKE) --no-print-directory lint types
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
+browser: ## Install the Chromium that the console is tested in (Debian, as root); without one those tests are skipped
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "==> installing Chromium"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null \
+			|| echo "Chromium could not be installed: the console's tests in a browser will be skipped" >&2; \
+	else echo "there is no Chromium, and only root can apt-get it: the console's tests in a browser will be skipped" >&2; fi
+
 lint: setup-dev ## Style and module boundaries
 	@echo "==> ruff, import-linter"
 	@$(BIN)/ruff check .
@@ -113,6 +121,16 @@ lint: setup-dev ## Style and module boundaries
 types: setup-dev ## mypy, strict
 	@echo "==> mypy"
 	@$(BIN)/mypy
+
+sim: setup-dev ## Simulate one seed: all the code, bad weather (SEED, LIVES); exits non-zero on a violation
+	@$(PY) -m tests.simulation --seed $(or $(SEED),1) $(if $(LIVES),--lives $(LIVES))
+
+sim-mutations: setup-dev ## Leave every rule of the protocol out once: the simulation must notice (SEEDS for each)
+	@$(PY) -m tests.simulation --mutations $(if $(SEEDS),--seeds $(SEEDS))
+
+soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED is the first, LIVES how many)
+	@$(PY) -m tests.simulation --soak --seed $(or $(SEED),1) --lives $(or $(LIVES),1000000) \
+		$(if $(SECONDS),--seconds $(SECONDS))
 
 bench: setup-dev layers ## Measure, and write docs/performance.md
 	@$(MAKE) --no-print-directory registry ENV=local
