@@ -1,0 +1,373 @@
+"""The protocol with one rule missing, for each rule: what shows that the simulation would notice.
+
+Every entry patches the library while one run lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from thunderagent import claims, expressions, limit_writes, runner
+from thunderagent.claims import Claims
+from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put_body, update
+from thunderagent.dependencies import Dependencies
+from thunderagent.held_lease import HeldLease
+from thunderagent.holdings import Holdings
+from thunderagent.model import Lease
+from thunderagent.operations import Operations
+from thunderagent.reaper import Reaper
+from thunderagent.recorder import Recorder
+from thunderagent.schema import lease_id
+from thunderagent.states import Status
+from thunderagent.store import Refused, Store, Written
+
+Patch = AbstractContextManager[Any]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One rule that is missing. `what` says which."""
+
+    name: str
+    what: str
+    patches: Callable[[], Sequence[Patch]]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for each in self.patches():
+                stack.enter_context(each)
+            yield
+
+
+# ---- ways to mutate -------------------------------------------------------------------------------------------------
+
+
+def _names(clause: Clause, attribute: str) -> bool:
+    placeholders = Placeholders()
+    clause(placeholders)
+    return attribute in placeholders.names.values()
+
+
+def _dropping(*events: str, attributes: Sequence[str]) -> list[Patch]:
+    """The conditions of these writes, without what they say of these attributes."""
+
+    def less(require: Sequence[Clause]) -> list[Clause]:
+        return [each for each in require if not any(_names(each, attribute) for attribute in attributes)]
+
+    def mutated_update(event: str, item_id: str, *, require: Sequence[Clause], **more: Any) -> Write:
+        return update(event, item_id, require=less(require) if event in events else require, **more)
+
+    def mutated_delete(event: str, item_id: str, *, require: Sequence[Clause]) -> Write:
+        return delete(event, item_id, require=less(require) if event in events else require)
+
+    return [
+        patch.object(expressions, "update", mutated_update),
+        patch.object(expressions, "delete", mutated_delete),
+    ]
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *arguments, **named: value
+
+
+def _then(function: Callable[..., Any], value: Any) -> Callable[..., Any]:
+    """Do it, and take no notice of what it says."""
+
+    def heedless(*arguments: Any, **named: Any) -> Any:
+        function(*arguments, **named)
+        return value
+
+    return heedless
+
+
+# ---- single mutations that need more than a dropped clause ----------------------------------------------------------
+
+
+def _no_begin() -> list[Patch]:
+    def begin(store: Store, token: Any, *, lock_time: float, seconds: float) -> HeldLease:
+        return HeldLease(store, token, store.randomness.token(), lock_time=lock_time, seconds=seconds)
+
+    return [
+        patch.object(HeldLease, "begin", staticmethod(begin)),
+        *_dropping("heartbeat", "settle", attributes=["begun"]),
+    ]
+
+
+def _nonce_is_the_token() -> list[Patch]:
+    begin = expressions.begin
+
+    def mutated(token: Any, *, nonce: str, lock_time: float, now: float) -> Write:
+        return begin(token, nonce=token, lock_time=lock_time, now=now)
+
+    init = HeldLease.__init__
+
+    def built(self: HeldLease, store: Store, token: Any, nonce: str, **more: Any) -> None:
+        init(self, store, token, token, **more)
+
+    return [patch.object(expressions, "begin", mutated), patch.object(HeldLease, "__init__", built)]
+
+
+def _reap_without_close() -> list[Patch]:
+    def take_lease(self: Reaper, lease: Lease) -> None:
+        if lease.lock_time + self._settings.lease_grace_seconds < self._store.clock.now():
+            self._reset_tasks(lease)
+            self._store.apply(delete("bury", lease_id(lease.token), require=[]))
+
+    return [patch.object(Reaper, "take_lease", take_lease)]
+
+
+def _closed_stay() -> list[Patch]:
+    take_lease = Reaper.take_lease
+
+    def mutated(self: Reaper, lease: Lease) -> None:
+        if not lease.closed:
+            take_lease(self, lease)
+
+    return [patch.object(Reaper, "take_lease", mutated)]
+
+
+def _backstop_without_look() -> list[Patch]:
+    return [patch.object(Reaper, "_look_at", lambda self, item: self._reset_as_read(item, started=frozenset()))]
+
+
+def _settle_unanswered() -> list[Patch]:
+    settle = runner._BatchRun._settle
+
+    def mutated(self: Any) -> None:
+        self._tally.answered = True
+        settle(self)
+
+    return [patch.object(runner._BatchRun, "_settle", mutated)]
+
+
+def _start_unrecorded() -> list[Patch]:
+    renew = HeldLease._renew
+    return [patch.object(HeldLease, "_renew", lambda self, starting: renew(self, ()))]
+
+
+def _start_though_refused() -> list[Patch]:
+    renew = HeldLease._renew
+
+    def mutated(self: HeldLease, starting: Any) -> bool:
+        renew(self, starting)
+        self.lost = False
+        return True
+
+    return [patch.object(HeldLease, "_renew", mutated)]
+
+
+def _started_is_replaced() -> list[Patch]:
+    def mutated(event: str, item_id: str, *, adds: Mapping[str, Any] | None = None, **more: Any) -> Write:
+        if event == "heartbeat" and adds:
+            more["sets"] = {**more["sets"], **adds}
+            adds = None
+        return update(event, item_id, adds=adds, **more)
+
+    return [patch.object(expressions, "update", mutated)]
+
+
+def _open_is_retried() -> list[Patch]:
+    apply = Store.apply
+    return [patch.object(Store, "apply", lambda self, write, once=False: apply(self, write))]
+
+
+def _one_token() -> list[Patch]:
+    return [patch.object(claims, "LeaseToken", lambda token: str(token).rpartition(".")[0])]
+
+
+def _redrive_forgets() -> list[Patch]:
+    def mutated(self: Operations, task: Any, operator: Any, key: str | None) -> Any:
+        if task.status is not Status.FAILED:
+            return task
+        now = self._store.clock.now()
+        entry = operator.entry("redrive", now)
+        write = expressions.redrive(
+            task, redrive_id=f"{task.fence}:{key}", operator=entry, layout=self._store.layout, now=now
+        )
+        return replace(write, applied=_always(False))
+
+    return [patch.object(Operations, "_redrive", mutated), *_dropping("redrive", attributes=["fence"])]
+
+
+def _redrive_keeps_ttl() -> list[Patch]:
+    def mutated(event: str, item_id: str, *, removes: Sequence[str] = (), **more: Any) -> Write:
+        kept = [name for name in removes if name != "expiresAt"] if event == "redrive" else removes
+        return update(event, item_id, removes=kept, **more)
+
+    return [patch.object(expressions, "update", mutated)]
+
+
+def _commit_in_two() -> list[Patch]:
+    transact = Store.transact
+
+    def mutated(self: Store, writes: Sequence[Write], *, request_token: str) -> Any:
+        if writes[0].event != "commit":
+            return transact(self, writes, request_token=request_token)
+        for each in writes[1:]:
+            self._send(each.operation, each.arguments)
+        answer = self.apply(writes[0])
+        return answer if isinstance(answer, Written) else (answer, *(None for _ in writes[1:]))
+
+    return [patch.object(Store, "transact", mutated)]
+
+
+def _unblock_without_edge() -> list[Patch]:
+    def mutated(self: Dependencies, child: Any, parent_id: str) -> bool:
+        now, layout = self._store.clock.now(), self._store.layout
+        opened = expressions.unblock(child, due_at=now, layout=layout, now=now)
+        done = isinstance(self._store.apply(opened), Written)
+        self._store.apply(expressions.cut_edge(parent_id, child.task_id))
+        return done
+
+    return [patch.object(Dependencies, "_unblock", mutated)]
+
+
+def _unique_unseen() -> list[Patch]:
+    def mutated(item: Mapping[str, Any], *, pointer: Any, holder: Any) -> list[Write]:
+        record = {"taskId": f"unique#{item['unique']}", "holder": item["taskId"], "createdAt": item["createdAt"]}
+        return [put_body(record)]
+
+    return [patch.object(expressions, "take_unique", mutated)]
+
+
+def _slot_unseen() -> list[Patch]:
+    take = limit_writes.take_slot
+
+    def mutated(slot_id: str, **more: Any) -> Write:
+        write = take(slot_id, **more)
+        return replace(write, arguments={"Item": write.arguments["Item"]})
+
+    return [patch.object(limit_writes, "take_slot", mutated)]
+
+
+def _move_creates() -> list[Patch]:
+    def mutated(lease: Lease) -> Write:
+        write = update("move_lease", lease_id(lease.token), require=[], sets={"dueAt": lease.lock_time}, applied=bool)
+        arguments = {name: value for name, value in write.arguments.items() if name != "ConditionExpression"}
+        names = {name: value for name, value in arguments["ExpressionAttributeNames"].items() if value != "taskId"}
+        return replace(write, arguments={**arguments, "ExpressionAttributeNames": names})
+
+    return [patch.object(expressions, "move_lease", mutated)]
+
+
+def _submit_overwrites() -> list[Patch]:
+    def mutated(item: Mapping[str, Any]) -> Write:
+        return put_body(item)
+
+    return [patch.object(expressions, "submit", mutated)]
+
+
+def _every_refusal_is_ours() -> list[Patch]:
+    classify = Store._classify
+
+    def mutated(self: Store, write: Write, raw: Any) -> Any:
+        answer = classify(self, write, raw)
+        return Written(answer.item, replayed=True) if isinstance(answer, Refused) and write.event == "claim" else answer
+
+    return [patch.object(Store, "_classify", mutated)]
+
+
+def _body_by_task_id() -> list[Patch]:
+    return [patch("thunderagent.bodies.result_id", lambda task_id, fence: f"result#{task_id}")]
+
+
+def _archive_heedless() -> list[Patch]:
+    def put_once(self: Recorder, archived: Any, recorded: Any) -> bool:
+        self._try_put(archived)
+        return True
+
+    return [patch.object(Recorder, "_put", put_once), patch("thunderagent.recorder.PUT_ATTEMPTS", 1)]
+
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+
+
+def _one(target: Any, name: str, value: Any) -> Callable[[], list[Patch]]:
+    return lambda: [patch.object(target, name, value)]
+
+
+def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
+    return lambda: _dropping(*events, attributes=attributes)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation("commit-without-token", "a commit asks for no token", _drop("commit", attributes=["leaseToken"])),
+    Mutation("retry-without-token", "a retry asks for no token", _drop("retry", attributes=["leaseToken"])),
+    Mutation("fail-without-token", "a failure asks for no token", _drop("fail", attributes=["leaseToken"])),
+    Mutation("release-without-token", "a release asks for no token", _drop("release", attributes=["leaseToken"])),
+    Mutation(
+        "cancel-end-without-token",
+        "the cancelled end asks for no token",
+        _drop("cancel_end", attributes=["leaseToken"]),
+    ),
+    Mutation(
+        "reap-without-token",
+        "a reaper's reset asks for no token",
+        _drop("reap", "reap_failed", attributes=["leaseToken"]),
+    ),
+    Mutation("no-begin", "executors start without a begin", _no_begin),
+    Mutation("begin-again", "a begun lease may be begun", _drop("begin", attributes=["begun"])),
+    Mutation("nonce-is-the-token", "deliveries are not told apart", _nonce_is_the_token),
+    Mutation("begin-closed", "a closed or past lease may be begun", _drop("begin", attributes=["closed", "lockTime"])),
+    Mutation(
+        "no-look-at-begin",
+        "whatever runs counts as ours at begin",
+        _one(Holdings, "_is_ours", lambda self, item: item.get("status") == "RUNNING"),
+    ),
+    Mutation("start-unrecorded", "starts are not recorded", _start_unrecorded),
+    Mutation("start-though-refused", "a refused record does not keep a task from starting", _start_though_refused),
+    Mutation("started-is-replaced", "a start record forgets the ones before", _started_is_replaced),
+    Mutation("heartbeat-on-closed", "a closed lease may be renewed", _drop("heartbeat", attributes=["closed"])),
+    Mutation(
+        "no-heartbeat",
+        "a batch at work is not renewed",
+        lambda: [
+            patch.object(HeldLease, "needs_renewal", _always(False)),
+            patch.object(HeldLease, "renewal_in", _always(1e9)),
+        ],
+    ),
+    Mutation(
+        "close-unseen", "a lease is closed whatever its lockTime is by now", _drop("close", attributes=["lockTime"])
+    ),
+    Mutation("reap-without-close", "tasks are taken back under an open lease", _reap_without_close),
+    Mutation("closed-stay", "nobody goes on with what a dead reaper closed", _closed_stay),
+    Mutation(
+        "bury-unanswered",
+        "a lease is deleted though a reset was not answered",
+        lambda: [patch.object(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True))],
+    ),
+    Mutation("settle-unanswered", "a lease is settled though an end was not answered", _settle_unanswered),
+    Mutation("no-backstop", "nobody looks at rows whose lease is gone", _one(Reaper, "_look_at", _always(None))),
+    Mutation("backstop-without-look", "rows past their lock are taken whatever their lease is", _backstop_without_look),
+    Mutation(
+        "release-before-void",
+        "a poller releases though its lease stands",
+        lambda: [patch.object(Claims, "_void", _then(Claims._void, True))],
+    ),
+    Mutation("void-begun", "a poller takes back what has begun", _drop("void", attributes=["begun", "closed"])),
+    Mutation("move-creates", "moving a lease makes it exist", _move_creates),
+    Mutation("one-token", "a poller has one token", _one_token),
+    Mutation("open-is-retried", "the open is sent again when it is not answered", _open_is_retried),
+    Mutation(
+        "claim-unseen",
+        "a claim asks for neither fence nor dueAt as seen",
+        _drop("claim", attributes=["fence", "dueAt"]),
+    ),
+    Mutation("claim-of-others", "every refused claim counts as won", _every_refusal_is_ours),
+    Mutation("cancel-overtaken", "exits do not mind a cancel", _one(expressions, "not_cancelled", lambda: exists())),
+    Mutation("cancel-untold", "the holder is not told of a cancel", _one(Operations, "_tell_holder", _always(None))),
+    Mutation("redrive-forgets", "a redrive knows neither its id nor the fence", _redrive_forgets),
+    Mutation("redrive-keeps-ttl", "a redriven task keeps its time to live", _redrive_keeps_ttl),
+    Mutation("body-by-task-id", "results are named by the task alone", _body_by_task_id),
+    Mutation("commit-in-two", "commit_with writes its items by themselves", _commit_in_two),
+    Mutation("submit-overwrites", "a submit puts whatever is stored", _submit_overwrites),
+    Mutation("unblock-without-edge", "a parent is counted without its edge", _unblock_without_edge),
+    Mutation("unique-unseen", "a fingerprint is taken from whoever has it", _unique_unseen),
+    Mutation("slot-unseen", "a slot is taken from whoever has it", _slot_unseen),
+    Mutation("archive-heedless", "what could not be archived counts as archived", _archive_heedless),
+)

@@ -1,0 +1,367 @@
+"""What must hold after every single change of the table, at every start of a handler, and at the end of a run.
+
+ARCHITECTURE §8 as far as one change can show it (`audit_rules`), and what only an observer that sees everything can
+tell: who really started, who was really told, whose lease was really alive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tests.simulation.kernel import Kernel, Process
+from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS
+from thunderagent.audit_rules import change_findings, is_task, item_findings
+from thunderagent.codec import Item, from_item
+from thunderagent.parents import Verdict, verdict_of
+from thunderagent.schema import edge_id
+from thunderagent.states import TERMINAL
+from thunderagent.testing.dynamodb_expressions import Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.table import SimulatedTable
+    from tests.simulation.weather import Weather
+
+ALIVE_SECONDS = LEASE_SECONDS + 2 * GRACE_SECONDS  # a holder no fault has met for so long has renewed in time
+LIMITED_QUEUE, LIMIT = "limited", 3
+Key = tuple[str, str]  # task id, lease token
+
+
+class Rules:
+    """Follows every change. Breaks the run through `kernel.violate`."""
+
+    def __init__(self, kernel: Kernel, table: SimulatedTable, weather: Callable[[], Weather]) -> None:
+        self._kernel = kernel
+        self._table = table
+        self._weather = weather
+        self.doer: Process | None = None
+        self.nothing_may_repeat = False  # no fault, and no handler that ends its process
+        self.accepted: dict[str, str] = {}  # task id -> type
+        self.erased: set[str] = set()
+        self.cancelled_at: dict[str, float] = {}
+        self.archived: set[str] = set()
+        self.told: set[tuple[str, int]] = set()
+        self.recorded_at: dict[Key, float] = {}
+        self.started: Counter[Key] = Counter()
+        self.starts_in_life: Counter[tuple[str, int]] = Counter()
+        self.free_in_life: Counter[tuple[str, int]] = Counter()
+        self.life: Counter[str] = Counter()
+        self.done_by_fence: dict[tuple[str, int], str] = {}
+        self.active: dict[str, Process] = {}  # lease token -> who runs its batch now
+        self.starts = self.repeats = 0
+        self.asked_repeats: Counter[str] = Counter()
+        self.worked: dict[str, int] = {}  # task id -> how often its whole work was done
+        self._holder: dict[str, Process] = {}
+        self._claims: set[Key] = set()
+        self._gone_leases: set[str] = set()
+        self._running_at_close: dict[str, set[str]] = {}
+        self._running: defaultdict[str, set[str]] = defaultdict(set)
+        self._successes: Counter[str] = Counter()
+        self._redrives: Counter[tuple[str, str]] = Counter()
+        self._redriven: set[str] = set()
+        self._open_unique: defaultdict[str, set[str]] = defaultdict(set)
+        self._satisfied: set[str] = set()  # what ended well once has, whatever became of it since
+        self._to_check: set[str] = set()
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def on_change(self, item_id: str, old_raw: Raw | None, new_raw: Raw | None) -> None:
+        old = from_item(old_raw) if old_raw is not None else None
+        new = from_item(new_raw) if new_raw is not None else None
+        if "#" not in item_id:
+            self._task_changed(item_id, old, new)
+        elif item_id.startswith("lease#"):
+            self._lease_changed(item_id.removeprefix("lease#"), old, new)
+        elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#")):
+            self._note(f"{item_id} {'gone' if new is None else 'is written'}")
+
+    def _note(self, text: str) -> None:
+        self._kernel.note(f"{self.doer.name if self.doer else '-'}: {text}")
+
+    def _violate(self, problem: str) -> None:
+        self._kernel.violate(problem)
+
+    def _task_changed(self, task_id: str, old: Item | None, new: Item | None) -> None:
+        self._note(_told_change(task_id, old, new))
+        self._count_running(task_id, old, new)
+        if new is None:
+            self._successes.pop(task_id, None)
+            self._open_unique[str((old or {}).get("unique"))].discard(task_id)
+            return
+        for finding in [*change_findings(old, new), *item_findings(new, now=0, grace_seconds=0)]:
+            self._violate(f"{task_id}: {finding.problem} (invariant {finding.invariant})")
+        before, after = str((old or {}).get("status")), str(new["status"])
+        if old is None:
+            self._born(task_id, new)
+        elif before != after:
+            self._moved(task_id, old, new, before, after)
+        if verdict_of(new) is Verdict.SATISFIED:
+            self._satisfied.add(task_id)
+        if after in TERMINAL and before not in TERMINAL:
+            self._open_unique[str(new.get("unique"))].discard(task_id)
+        if after == "SUCCESS" and before != "SUCCESS":
+            self._successes[task_id] += 1
+            if self._successes[task_id] > 1:
+                self._violate(f"{task_id}: a second SUCCESS")
+        self._check_cancel(task_id, old, new)
+
+    def _born(self, task_id: str, new: Item) -> None:
+        if "unique" not in new or new["status"] in TERMINAL:
+            return
+        others = self._open_unique[new["unique"]] - self._redriven
+        if others:
+            self._violate(f"{task_id}: equal unique work is open already: {sorted(others)}")
+        self._open_unique[new["unique"]].add(task_id)
+
+    def _moved(self, task_id: str, old: Item, new: Item, before: str, after: str) -> None:
+        if (before, after) == ("PENDING", "RUNNING"):
+            self._claimed(task_id, old, new)
+        elif before == "RUNNING":
+            self._left_running(task_id, old, new, after)
+        elif before == "FAILED":
+            self._redriven_now(task_id, new)
+
+    def _claimed(self, task_id: str, old: Item, new: Item) -> None:
+        key = (task_id, str(new["leaseToken"]))
+        if key in self._claims:
+            self._violate(f"{task_id}: claimed twice under one token")
+        self._claims.add(key)
+        if new["fence"] != old.get("fence", 0) + 1:
+            self._violate(f"{task_id}: claimed, and its fence did not rise by one")
+        if old.get("blockedCount"):
+            self._violate(f"{task_id}: claimed while blocked")
+
+    def _left_running(self, task_id: str, old: Item, new: Item, after: str) -> None:
+        token = str(old.get("leaseToken"))
+        exit_word = str(new.get("exitedBy", "")).rpartition(":")[2] if after == "PENDING" else ""
+        lost = after == "FAILED" and (new.get("error") or {}).get("reason") == "worker_lost"
+        recorded = (task_id, token) in self.recorded_at
+        doer = self.doer
+        if doer is not None and doer.name.startswith("executor") and self._holder.get(token) is not doer:
+            self._violate(f"{task_id}: ended by {doer.name}, which does not hold {token}")
+        if exit_word in {"retry", "snooze"}:
+            self.asked_repeats[task_id] += 1
+        if exit_word == "reap" or lost:
+            charged = lost or new["retryCount"] > old["retryCount"]
+            if charged and not recorded:
+                self._violate(f"{task_id}: charged for a start under {token} that was never recorded")
+            if recorded and not charged:
+                self._violate(f"{task_id}: its start under {token} was not charged")
+            lease = self._item(f"lease#{token}")
+            if lease is not None and "closed" not in lease:
+                self._violate(f"{task_id}: taken back under {token}, whose lease is open")
+        if exit_word == "release" and self.doer is not None and not self.doer.name.startswith("executor"):
+            lease = self._item(f"lease#{token}")
+            if lease is not None and "closed" not in lease:
+                self._violate(f"{task_id}: released by its poller before the lease {token} was gone")
+            if recorded:
+                self._violate(f"{task_id}: released by its poller, and it has started under {token}")
+        if after == "PENDING" and new["retryCount"] == old["retryCount"] and self.started[(task_id, token)]:
+            self.free_in_life[(task_id, self.life[task_id])] += 1
+        if after == "SUCCESS":
+            told = self.done_by_fence.get((task_id, new["fence"]))
+            if told is None:
+                self._violate(f"{task_id}: SUCCESS of attempt {new['fence']}, whose handler has not said so")
+
+    def _redriven_now(self, task_id: str, new: Item) -> None:
+        entry = str(new["redriveIds"][-1])
+        self.life[task_id] += 1
+        self._redriven.add(task_id)
+        self._redrives[(task_id, entry.partition(":")[2])] += 1
+        if self._redrives[(task_id, entry.partition(":")[2])] > 1:
+            self._violate(f"{task_id}: one redrive ({entry}) took effect twice")
+
+    def _check_cancel(self, task_id: str, old: Item | None, new: Item) -> None:
+        requested = old is not None and old.get("cancelRequested") and old["status"] == "RUNNING"
+        if (requested or task_id in self.cancelled_at) and not (
+            (new["status"] == "DONE" and new.get("outcome") == "cancelled")
+            or (new["status"] == "RUNNING" and new.get("cancelRequested"))
+        ):
+            self._violate(f"{task_id}: {new['status']} after a cancel")
+
+    def _count_running(self, task_id: str, old: Item | None, new: Item | None) -> None:
+        queue = str((new or old or {}).get("queue"))
+        if new is not None and new["status"] == "RUNNING":
+            self._running[queue].add(task_id)
+        else:
+            self._running[queue].discard(task_id)
+        if queue == LIMITED_QUEUE and len(self._running[queue]) > LIMIT and not self._weather().skew_is_wild:
+            self._violate(f"queue {queue}: {len(self._running[queue])} tasks run, at most {LIMIT} may")
+
+    # ---- leases ------------------------------------------------------------------------------------------------------
+
+    def _lease_changed(self, token: str, old: Item | None, new: Item | None) -> None:
+        self._note(_told_lease(token, old, new))
+        if new is None:
+            self._lease_gone(token, old or {})
+            return
+        if old is None:
+            if token in self._gone_leases:
+                self._violate(f"lease {token}: comes back after its end")
+            return
+        if old.get("closed") and not new.get("closed"):
+            self._violate(f"lease {token}: open again")
+        if new.get("begun") != old.get("begun"):
+            if old.get("begun"):
+                self._violate(f"lease {token}: begun twice")
+            if self.doer is not None:
+                self._holder[token] = self.doer
+        added = set(new.get("started", ())) - set(old.get("started", ()))
+        if set(old.get("started", ())) - set(new.get("started", ())):
+            self._violate(f"lease {token}: a recorded start is gone")
+        for task_id in sorted(added):
+            self._recorded(task_id, token, new)
+        if new.get("closed") and not old.get("closed"):
+            self._lease_closed(token, new)
+
+    def _recorded(self, task_id: str, token: str, lease: Item) -> None:
+        self.recorded_at[(task_id, token)] = self._kernel.now
+        item = self._item(task_id)
+        if lease.get("closed"):
+            self._violate(f"{task_id}: its start is recorded in the closed lease {token}")
+        if item is None or item.get("status") != "RUNNING" or item.get("leaseToken") != token:
+            self._violate(f"{task_id}: its start is recorded under {token}, which does not hold it")
+
+    def _lease_closed(self, token: str, new: Item) -> None:
+        self._running_at_close[token] = {each for each in new["taskIds"] if self._is_held(each, token)}
+        holder = self.active.get(token)
+        if holder is None or holder.is_dead or self._weather().skew_is_wild:
+            return
+        if holder.touched_at < self._kernel.now - ALIVE_SECONDS and self._holder.get(token) is holder:
+            self._violate(f"lease {token}: closed, and its holder {holder.name} is alive and well")
+
+    def _lease_gone(self, token: str, old: Item) -> None:
+        self._gone_leases.add(token)
+        if old.get("closed"):
+            left = sorted(each for each in self._running_at_close.get(token, ()) if self._is_held(each, token))
+            if left:
+                self._violate(f"lease {token}: deleted before {left} were taken back")
+        elif old.get("begun"):
+            left = sorted(each for each in old.get("started", ()) if self._is_held(each, token))
+            if left:
+                self._violate(f"lease {token}: settled, and {left} still run under it")
+
+    def _is_held(self, task_id: str, token: str) -> bool:
+        item = self._item(task_id)
+        return item is not None and item.get("status") == "RUNNING" and item.get("leaseToken") == token
+
+    def _item(self, item_id: str) -> Item | None:
+        raw = self._table.stored.get(item_id)
+        return None if raw is None else from_item(raw)
+
+    # ---- handlers ----------------------------------------------------------------------------------------------------
+
+    def handler_starts(self, task_id: str, token: str, fence: int, item: Item) -> None:
+        key = (task_id, token)
+        self.starts += 1
+        self.started[key] += 1
+        life = (task_id, self.life[task_id])
+        self.starts_in_life[life] += 1
+        process = self._kernel.current.process
+        self._kernel.note(f"{process.name}: HANDLER of {task_id} starts, attempt {fence} under {token}")
+        if process.is_dead:
+            return
+        if key not in self.recorded_at:
+            self._violate(f"{task_id}: started under {token} without a record")
+        if self.started[key] > 1:
+            self._violate(f"{task_id}: started twice under {token}")
+        if task_id in self.cancelled_at and self.recorded_at.get(key, 0) > self.cancelled_at[task_id]:
+            self._violate(f"{task_id}: started after its cancel was answered")
+        if self.starts_in_life[life] > item["maxRetryNumber"] + 1 + self.free_in_life[life]:
+            self._violate(f"{task_id}: {self.starts_in_life[life]} starts, {item['maxRetryNumber']} retries allowed")
+        for parent in item.get("dependsOn", ()):
+            if parent not in self._satisfied:
+                self._violate(f"{task_id}: started before its parent {parent} succeeded")
+        if self.starts_in_life[life] - 1 > self.asked_repeats[task_id]:
+            self.repeats += 1
+            self.asked_repeats[task_id] = self.starts_in_life[life] - 1
+            if self.nothing_may_repeat:
+                self._violate(f"{task_id}: started again, and no fault made it necessary")
+
+    def handler_says(self, task_id: str, fence: int, word: str, *, done: bool = False) -> None:
+        self._kernel.note(f"{self._kernel.current.process.name}: handler of {task_id} says {word}, attempt {fence}")
+        if done:
+            self.done_by_fence[(task_id, fence)] = word
+            self.worked[task_id] = self.worked.get(task_id, 0) + 1
+
+    # ---- the users' own items ----------------------------------------------------------------------------------------
+
+    def on_ledger(self, task_id: str, old: Raw | None, new: Raw | None) -> None:
+        count = from_item(new or {}).get("n", 0)
+        self._note(f"ledger of {task_id}: {count}")
+        if count != 1:
+            self._violate(f"{task_id}: its commit_with was written {count} times")
+        self._to_check.add(task_id)
+
+    def after_step(self) -> None:
+        for task_id in self._to_check:
+            item = self._item(task_id) or {}
+            if item.get("status") not in {"SUCCESS", "DONE"}:
+                self._violate(f"{task_id}: its commit_with was written, and it is {item.get('status')}")
+        self._to_check.clear()
+
+    # ---- what is known from answers ----------------------------------------------------------------------------------
+
+    def cancel_answered(self, task_id: str) -> None:
+        self.cancelled_at.setdefault(task_id, self._kernel.now)
+        item = self._item(task_id)
+        if item is not None:
+            self._check_cancel(task_id, None, item)
+
+    # ---- now and then, and at the end --------------------------------------------------------------------------------
+
+    def tasks(self) -> Iterator[tuple[str, Item]]:
+        for item_id, raw in self._table.stored.items():
+            if "#" not in item_id:
+                item = from_item(raw)
+                if is_task(item):
+                    yield item_id, item
+
+    def look(self) -> None:
+        """Invariants 1 and 8 over the whole table."""
+        for task_id in self.accepted:
+            if task_id not in self._table.stored and task_id not in self.erased | self.archived:
+                self._violate(f"{task_id}: accepted, and gone (invariant 1)")
+        for task_id, raw in self._table.stored.items():
+            if "#" not in task_id and "blockedCount" in raw and raw["status"]["S"] == "PENDING":
+                item = from_item(raw)
+                if not item["blockedCount"]:
+                    continue
+                parents = item.get("dependsOn", ())
+                edges = [each for each in parents if edge_id(each, task_id) in self._table.stored]
+                if len(edges) + item.get("unlinked", 0) != item["blockedCount"]:
+                    self._violate(f"{task_id}: {len(edges)} edges, blockedCount {item['blockedCount']} (invariant 8)")
+
+    def unfinished(self) -> list[str]:
+        """Why the run is not at rest: empty when it is."""
+        left = []
+        for item_id, raw in self._table.stored.items():
+            if item_id.startswith("lease#"):
+                left.append(item_id)
+            elif "#" not in item_id and (status := raw["status"]["S"]) not in TERMINAL:
+                left.append(f"{item_id} is {status}")
+        return sorted(left)
+
+
+def _told_change(task_id: str, old: Item | None, new: Item | None) -> str:
+    if new is None:
+        return f"{task_id} is gone"
+    before = "new" if old is None else old["status"]
+    more = "".join(
+        f" {name}={new[name]}" for name in ("fence", "retryCount", "outcome", "exitedBy", "leaseToken") if name in new
+    )
+    waits = f" dueAt={new['dueAt'] - 1_800_000_000:.3f}" if "dueAt" in new and new["status"] == "PENDING" else ""
+    blocked = f" blocked={new['blockedCount']}" if new.get("blockedCount") else ""
+    asked = " cancelRequested" if new.get("cancelRequested") else ""
+    return f"{task_id} {before} -> {new['status']}{more}{waits}{blocked}{asked}"
+
+
+def _told_lease(token: str, old: Item | None, new: Item | None) -> str:
+    if new is None:
+        return f"lease {token} is gone"
+    if old is None:
+        return f"lease {token} opened for {new['taskIds']}"
+    changed = [name for name in new if new.get(name) != old.get(name)]
+    shown = [f"{name}={sorted(new[name]) if isinstance(new[name], frozenset) else new[name]}" for name in changed]
+    return f"lease {token} {' '.join(shown)}"
