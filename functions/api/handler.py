@@ -45,11 +45,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One HTTP call. Every outcome is an answer in the contract's form; only our own defects are 500."""
     request_id = http.request_id_of(event) or str(getattr(context, "aws_request_id", ""))
     try:
-        answer = answer_of(http.decode(event))
+        return http.encode(answer_of(http.decode(event)), request_id)
     except Exception as error:  # noqa: BLE001  # the last line before the gateway's own, mute 500
         answer = http.answer_to(error, request_id)
         _log_failure(error, answer, event, request_id)
-    return http.encode(answer, request_id)
+        return http.encode(answer, request_id)
 
 
 def answer_of(request: Request) -> Answer:

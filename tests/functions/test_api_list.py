@@ -34,7 +34,7 @@ def ended(task_id: str, finished: float, **attributes: Any) -> Item:
         "payload": '"p"',
         "result": '"r"',
         "attempts": [{"attempt": 1}],
-        "steps": {"a": 1},
+        "steps": {"a": {"n": 1, "result": "1"}},
         "error": {"type": "ValueError", "message": "no", "reason": "error", "at": finished},
     }
     return item | attributes
@@ -143,6 +143,23 @@ class TestWhatIsShown:
         api.table.put(ended("t", START, steps={"b": {"n": 1, "result": '"secret"'}, "a": {"n": 0, "result": "1"}}))
         task = api.call("GET", "/tasks/t").json
         assert task["steps"] == [{"name": "a"}, {"name": "b"}]
+
+    @pytest.mark.parametrize("text", ["{", "", "NaN", "[1e400]", "[" * 5000])
+    def test_a_body_that_is_no_json_leaves_the_task_readable(self, api: Api, text: str) -> None:
+        api.table.put(ended("t", START, payload=text, result=text))
+        response = api.call("GET", "/tasks/t")
+        assert (response.status, response.json["payloadBytes"], response.json["resultBytes"]) == (
+            200,
+            len(text),
+            len(text),
+        )
+        assert not {"payload", "result"} & set(response.json)
+
+    def test_a_row_with_what_json_has_not_hides_no_other(self, api: Api) -> None:
+        api.table.put(ended("bad", START, tags={"a": frozenset({"b"})}))
+        api.table.put(ended("t", START))
+        assert ids(api, "status=FAILED") == ["t"]
+        assert api.call("GET", "/tasks/bad").status == 409
 
     def test_what_has_moved_on_is_left_out(self, api: Api) -> None:
         api.table.put(ended("past", START, expiresAt=int(START) - 1))

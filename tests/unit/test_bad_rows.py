@@ -56,6 +56,9 @@ PARKED: dict[str, Item] = {
     "tags is a list": row(tags=["a"]),
     "attempts is a map": row(attempts={"a": 1}),
     "cancelRequested is text": row(cancelRequested="no"),
+    "a tag is a set": row(tags={"a": frozenset({"b"})}),
+    "an attempt holds binary": row(attempts=[{"attempt": Foreign("B", "e30=")}]),
+    "a step is a number": row(steps={"load": 1}),
 }
 
 

@@ -55,6 +55,12 @@ def test_what_every_task_has_must_be_there(name: str) -> None:
         {"status": "WAITING"},
         {"status": "pending"},
         {"priority": "urgent"},
+        {"tags": {"a": Foreign("B", "e30=")}},
+        {"error": {"type": frozenset({"a"})}},
+        {"attempts": [{"attempt": Foreign("NS", ["1"])}]},
+        {"dependsOn": [frozenset({"a"})]},
+        {"steps": {"load": 1}},
+        {"steps": {"load": {"n": 1}}},
     ],
 )
 def test_values_no_task_can_have_make_a_row_malformed(damage: Item) -> None:

@@ -86,6 +86,36 @@ def test_ta31_whatever_is_wrong_with_one_record_the_others_are_archived(rig: Rig
     assert failure["taskId"] == (None if name == "no key" else "bad")
 
 
+@pytest.mark.parametrize(
+    "attribute", ["fence", "status", "type", "queue", "outcome", "retryCount", "createdAt", "finishedAt", "error"]
+)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"M": {}},
+        {"L": [{"M": {}}]},
+        {"SS": ["a"]},
+        {"B": "e30="},
+        {"NULL": True},
+        {"S": "x"},
+        {"N": "-5"},
+        {"N": "1E30"},
+        {"M": {"type": {"SS": ["a"]}}},
+    ],
+    ids=str,
+)
+def test_ta31_a_malformed_row_that_was_written_keeps_back_no_other(
+    rig: Rig, attribute: str, value: dict[str, Any]
+) -> None:
+    for damaged in (["NewImage"], ["OldImage", "NewImage"]):
+        bad = ending(stored_task("bad", Status.RUNNING), done("bad"))
+        for image in damaged:
+            bad["dynamodb"][image][attribute] = value
+        rig.record(removal(done("a")), bad, ending(stored_task("b", Status.RUNNING), done("b")))
+    assert rig.failures == []
+    assert [json.loads(entry["Detail"])["taskId"] for entry in rig.bus.accepted].count("b") == 2
+
+
 @pytest.mark.parametrize("event", [{}, {"Records": None}, batch("text"), batch(None), batch({"dynamodb": 5})])  # type: ignore[arg-type]
 def test_an_event_that_is_none_raises_nothing(rig: Rig, event: dict[str, Any]) -> None:
     rig.recording.recorder.record(event)

@@ -41,7 +41,8 @@ class Finding:
 
 
 def is_task(item: Item) -> bool:
-    return "#" not in str(item["taskId"]) and item.get("status") in Status.__members__
+    status = item.get("status")
+    return "#" not in str(item["taskId"]) and isinstance(status, str) and status in Status.__members__
 
 
 def patience_seconds(grace_seconds: float) -> float:
@@ -92,9 +93,14 @@ def change_findings(old: Item | None, new: Item | None) -> Iterator[Finding]:
         return
     item_id = str(new["taskId"])
     before, after = Status(old["status"]), Status(new["status"])
-    if float(new.get("fence", 0)) < float(old.get("fence", 0)):
+    fence_before, fence_after = old.get("fence", 0), new.get("fence", 0)
+    if _is_number(fence_before) and _is_number(fence_after) and fence_after < fence_before:
         yield Finding(ONE_SUCCESS, item_id, "its fence fell")
     if before is not after and (before, after) not in _ALLOWED:
         yield Finding(ONE_SUCCESS, item_id, f"{before} became {after}")
     elif before is after and before in TERMINAL and old.get("finishedAt") != new.get("finishedAt"):
         yield Finding(ONE_SUCCESS, item_id, f"{before} ended a second time")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)

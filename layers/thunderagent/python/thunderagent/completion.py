@@ -107,20 +107,31 @@ class Completions:
 
     def _entry(self, change: Change) -> Entry:
         finished = change.new.get("finishedAt") if change.new is not None else None
-        at = finished if isinstance(finished, int | float) else change.at
         return {
             "EventBusName": self._bus,
             "Source": SOURCE,
             "DetailType": DETAIL_TYPE,
-            "Time": datetime.fromtimestamp(at, UTC),
+            "Time": _time(finished) or datetime.fromtimestamp(change.at, UTC),
             "Detail": json.dumps(self._detail(change), separators=(",", ":")),
         }
 
     def _detail(self, change: Change) -> dict[str, Any]:
+        """A row may be malformed: what is no plain value is left out, so that one row cannot keep back the others."""
         item: Mapping[str, Any] = change.new or {}
         detail = {"version": DETAIL_VERSION, "id": change.event_id, **self._identity}
-        detail |= {name: item[name] for name in TOLD if name in item}
+        detail |= _plain(item, TOLD)
         error = item.get("error")
         if item.get("status") == "FAILED" and isinstance(error, Mapping):
-            detail["error"] = {name: error[name] for name in ("type", "reason", "parent") if name in error}
+            detail["error"] = _plain(error, ("type", "reason", "parent"))
         return detail
+
+
+def _plain(item: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: item[name] for name in names if isinstance(item.get(name), str | int | float)}
+
+
+def _time(seconds: Any) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None

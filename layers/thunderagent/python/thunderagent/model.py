@@ -24,6 +24,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 _REQUIRED = ("type", "queue", "status", "retryCount", "maxRetryNumber", "createdAt")
 _COUNTS = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "unlinked", "depth")
 _WHOLE = (*_COUNTS, "payloadBytes", "resultBytes")
+_NESTED = tuple(name for name, tag in TASK_ATTRIBUTES.items() if tag in ("M", "L"))
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,12 @@ def check_form(task_id: str, item: Mapping[str, Any]) -> None:
     for name in _WHOLE:
         if name in item and not (isinstance(item[name], int) and item[name] >= 0):
             raise MalformedItem(task_id, f"{name} is not a whole number")
+    for name in _NESTED:
+        if name in item and not _is_json(item[name]):
+            raise MalformedItem(task_id, f"{name} holds a value that JSON has not")
+    for step in item.get("steps", {}).values():
+        if not (isinstance(step, dict) and isinstance(step.get("n"), int) and isinstance(step.get("result"), str)):
+            raise MalformedItem(task_id, "steps holds something that is no step")
     if item["status"] not in Status.__members__:
         raise MalformedItem(task_id, "status is unknown")
     if item.get("priority", "normal") not in PRIORITIES:
@@ -182,6 +189,15 @@ class Lease:
             started=readable.get("started", frozenset()),
             cancelled=readable.get("cancelled", frozenset()),
         )
+
+
+def _is_json(value: Any) -> bool:
+    """Whether readers can be shown it. DynamoDB nests 32 levels at most."""
+    if isinstance(value, dict):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def _is_number(value: Any) -> bool:

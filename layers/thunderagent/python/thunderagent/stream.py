@@ -95,4 +95,5 @@ def _image(body: Mapping[str, Any], name: str) -> Item | None:
 
 
 def _ended(item: Item | None) -> bool:
-    return item is not None and item.get("status") in TERMINAL
+    status = None if item is None else item.get("status")
+    return isinstance(status, str) and status in TERMINAL

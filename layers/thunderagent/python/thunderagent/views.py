@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from thunderagent import jsontext
 from thunderagent.bodies import Bodies
 from thunderagent.census import Figures
 from thunderagent.dependencies import Dependencies
-from thunderagent.errors import BodyMissing
+from thunderagent.errors import BodyMissing, InvalidInput
 from thunderagent.model import Task
 from thunderagent.queues import QueueSettings
 from thunderagent.schema import utf8_size
@@ -114,4 +114,9 @@ def _body(
         text = stored if stored is not None else load()
     except BodyMissing:
         return {f"{name}Bytes": size}  # expired or erased: the task itself can still be read
-    return {} if text is None else {name: json.loads(text)}
+    if text is None:
+        return {}
+    try:
+        return {name: jsontext.loads(text)}
+    except InvalidInput:  # a row put by hand: `/payload` and `/result` give what is stored
+        return {f"{name}Bytes": size}
