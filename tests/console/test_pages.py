@@ -230,7 +230,7 @@ class TestTask:
             for n in (1, 2)
         ]
         site.api.table.put(
-            ended("f1", START + 9, attempts=attempts, steps={"b": {"n": 1}, "a": {"n": 0}}, createdAt=START)
+            ended("f1", START + 9, attempts=attempts, steps={"b": {"n": 1, "result": "1"}, "a": {"n": 0, "result": "2"}}, createdAt=START)
         )
         page = site.get("/task/f1")
         text = text_of(page)
@@ -359,7 +359,7 @@ class TestDashboards:
         site.cloudwatch.alarms = [alarm(f"{SERVICE}-A", "ALARM")]
         site.cloudwatch.values = {("Submitted", "Sum"): [(START, 4.0)]}
         text = says(site, "/part/dashboards?hours=1")
-        assert "Flow Submitted 4 Succeeded no data" in text
+        assert "Flow Submitted 4 1 without data" in text
         assert "▲ in alarm A" in text
         assert "Now Submitted 4" in text
 

@@ -134,6 +134,7 @@ class TestDashboardBody:
         assert [m.label for m in metrics([["N", "A", "Q", "x"], ["N", "A", "Q", "y"]])] == ["x", "y"]
         assert [m.label for m in metrics([["N", "A", {"stat": "p50"}], ["N", "A", {"stat": "p99"}]])] == ["p50", "p99"]
         assert [m.label for m in metrics([["N", "A", "Q", "x"]])] == ["A"]
+        assert [m.label for m in metrics([["N", "A", "S", "s"], ["N", "B", "Q", "q"]])] == ["A", "B"]
         assert [m.label for m in metrics([["N", "A", "T", "t"], ["N", "A", "T", "t", "I", "i"]])] == ["t", "i"]
 
     def test_math_keeps_its_ids_apart_from_other_widgets(self) -> None:
@@ -157,6 +158,10 @@ class TestDashboardBody:
         found = widgets({"type": "explorer"}, {"type": "log", "properties": {"query": "fields @message"}})
         assert "AWS console" in found[0].note
         assert found[1].text == "fields @message"
+
+    def test_text_is_headings_and_words(self) -> None:
+        (found,) = widgets({"type": "text", "properties": {"markdown": "## Costs\n\n[Read on](javascript:x) **now**"}})
+        assert found.paragraphs == [(True, "Costs"), (False, "Read on **now**")]
 
     def test_annotations(self) -> None:
         found = widgets(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from thunder.console.measures import Metric
 
 COLUMNS: Final = 24
+_LINK = re.compile(r"\[(?:button:[a-z]*:)?([^\]\n]*)\]\([^)\n]*\)")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class Widget:
     text: str = ""
     alarms: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def paragraphs(self) -> list[tuple[bool, str]]:
+        """A text widget's Markdown as far as it is needed here: headings, and links as their words. Links are not
+        followed: they lead out of the console."""
+        lines = [_LINK.sub(lambda found: found[1], line) for line in self.text.split("\n") if line.strip()]
+        return [(line.startswith("#"), line.lstrip("# ")) for line in lines]
 
     @property
     def columns(self) -> int:
@@ -164,7 +172,10 @@ def _label(options: Mapping[str, Any], words: Sequence[str], statistic: str, oth
         return label
     if len({tuple(row) for row in others}) == 1:
         return statistic if len(others) > 1 else words[1]
-    said = [words[1]] if len({row[1] for row in others}) > 1 else []
+    names = [row[1] for row in others]
+    if len(names) > 1 and names.count(words[1]) == 1:
+        return words[1]
+    said = [words[1]] if len(set(names)) > 1 else []
     shared = set.intersection(*(set(row[3::2]) for row in others))
     said += [value for value in words[3::2] if value not in shared]
     return ", ".join(said or words[-1:])

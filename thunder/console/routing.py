@@ -103,7 +103,7 @@ def _failure(asked: Asked, error: Exception) -> Response:
     status, title = 502, "AWS refused"
     if isinstance(error, ApiError):
         status, title = (error.status or 502), "The API refused"
-        title = {404: "There is no such thing", 409: "It has changed meanwhile"}.get(error.status, title)
+        title = {404: "There is no such thing", 409: "Its state does not allow it"}.get(error.status, title)
     if isinstance(error, Unreachable):
         title = "The API does not answer"
     return failed(asked, status, title, known.message)

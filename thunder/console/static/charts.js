@@ -29,12 +29,17 @@
       : moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
   });
 
+  // Steps that read well as time, in seconds.
+  const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
+  const steps = (unit) => (unit === "s" ? { incrs: STEPS } : unit === "ms" ? { incrs: STEPS.map((step) => step * 1000) } : {});
+
   const axis = (unit, more) => ({
     stroke: style("--muted"),
     grid: { stroke: style("--line"), width: 1 },
     ticks: { stroke: style("--line"), width: 1 },
     font: "12px system-ui, sans-serif",
     values: (_, splits) => splits.map(shown(unit)),
+    ...steps(unit),
     size: (_, values) => Math.max(40, 18 + 7 * Math.max(0, ...(values || []).map((each) => each.length))),
     ...more,
   });
@@ -50,8 +55,8 @@
 
   // The legend is the server's: the last values, or those below the cursor.
   const tell = (element, data, place) => {
-    element.parentElement.querySelectorAll(".legend b").forEach((each, number) => {
-      each.textContent = place === null || place === undefined ? each.dataset.value : shown(data.unit)(data.series[number].values[place]);
+    element.parentElement.querySelectorAll(".legend b").forEach((each) => {
+      each.textContent = place === null || place === undefined ? each.dataset.value : shown(data.unit)(data.series[each.dataset.series].values[place]);
     });
   };
 
