@@ -20,6 +20,8 @@ from typing import Any
 from thunder.local.errors import LocalError
 
 POLL_SECONDS = 0.05
+SAVE_GRACE_SECONDS = 120.0
+"""The embedded AWS writes all it holds when it is told to end, tasks included: on a busy machine that takes a while."""
 TERM_GRACE_SECONDS = 5.0
 KILL_GRACE_SECONDS = 5.0
 _PROC = Path("/proc")
@@ -71,19 +73,20 @@ def spawn(name: str, argv: list[str], *, env: Mapping[str, str], log: Path) -> C
 
 
 def end(child: Child) -> None:
-    """Ends the child's whole group: SIGTERM, after five seconds SIGKILL. Returns when nothing of it is left.
+    """Ends the child's whole group: SIGTERM, and SIGKILL for what is left five seconds after its leader has ended.
 
-    Safe when the child is long gone: a process that merely has its id now is not touched. Raises LocalError when even
-    SIGKILL leaves something behind.
+    The leader itself has two minutes to save what it holds. Returns when nothing of the group is left. Safe when the
+    child is long gone: a process that merely has its id now is not touched. Raises LocalError when even SIGKILL leaves
+    something behind.
     """
     if not child.alive and _start_time(child.pid) is not None:
         return  # The id belongs to another process now, so the kernel had let go of our group before.
-    for number, grace in ((signal.SIGTERM, TERM_GRACE_SECONDS), (signal.SIGKILL, KILL_GRACE_SECONDS)):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, number)
-        if _group_empties(child.pid, grace):
-            return
-    raise LocalError(f"processes {sorted(group_members(child.pid))} of {child.name} survived SIGKILL")
+    _signal_group(child.pid, signal.SIGTERM)
+    if _comes(lambda: not child.alive, SAVE_GRACE_SECONDS) and _group_empties(child.pid, TERM_GRACE_SECONDS):
+        return
+    _signal_group(child.pid, signal.SIGKILL)
+    if not _group_empties(child.pid, KILL_GRACE_SECONDS):
+        raise LocalError(f"processes {sorted(group_members(child.pid))} of {child.name} survived SIGKILL")
 
 
 def group_members(group: int) -> set[int]:
@@ -105,9 +108,18 @@ def open_addresses(pids: set[int]) -> set[tuple[str, int]] | None:
     }
 
 
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
 def _group_empties(group: int, within: float) -> bool:
+    return _comes(lambda: not group_members(group), within)
+
+
+def _comes(condition: Callable[[], bool], within: float) -> bool:
     deadline = time.monotonic() + within
-    while group_members(group):
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_SECONDS)

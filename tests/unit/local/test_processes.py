@@ -18,6 +18,17 @@ from thunder.local.processes import Child, end, group_members, open_addresses, s
 SLEEP = "import time; time.sleep(60)"
 SLEEP_WITH_A_WORKER = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{SLEEP}']); {SLEEP}"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
+LEADS_A_DEAF_WORKER = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); {SLEEP}"
+SAVES_SLOWLY = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1)
+    print('saved', flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print('ready', flush=True)
+time.sleep(60)
+"""
 LISTEN = f"import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); {SLEEP}"
 
 
@@ -81,13 +92,33 @@ def test_workers_that_outlived_their_leader_are_ended(run):
 
 
 def test_a_child_deaf_to_sigterm_is_killed(run, log, monkeypatch):
-    monkeypatch.setattr(processes, "TERM_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "SAVE_GRACE_SECONDS", 0.2)
     child = run(DEAF)
     eventually(lambda: "deaf" in log.read_text())
 
     end(child)
 
     assert not child.alive
+
+
+def test_a_child_may_take_its_time_to_save_what_it_holds(run, log, monkeypatch):
+    monkeypatch.setattr(processes, "TERM_GRACE_SECONDS", 0.1)
+    child = run(SAVES_SLOWLY)
+    eventually(lambda: "ready" in log.read_text())
+
+    end(child)
+
+    assert "saved" in log.read_text()
+
+
+def test_a_deaf_worker_is_killed_soon_after_its_leader_has_ended(run, log, monkeypatch):
+    monkeypatch.setattr(processes, "TERM_GRACE_SECONDS", 0.1)
+    child = run(LEADS_A_DEAF_WORKER)
+    eventually(lambda: "deaf" in log.read_text())
+
+    end(child)
+
+    assert group_members(child.pid) == set()
 
 
 def test_a_process_that_merely_has_the_id_now_is_neither_alive_nor_touched(run):
