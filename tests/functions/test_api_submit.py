@@ -94,6 +94,12 @@ class TestAccepted:
         assert response.status == 201, response.text
         assert api.call("GET", "/tasks/my:own.id").json.items() >= sent.items()
 
+    def test_whole_seconds_are_shown_as_they_were_sent(self, api: Api) -> None:
+        response = api.call("POST", "/tasks", {"type": "demo.echo", "timeoutSeconds": 60, "startWithinSeconds": 5})
+        for text in (response.text, api.call("GET", f"/tasks/{response.json['taskId']}").text):
+            task = json.loads(text, parse_float=lambda digits: f"float {digits}")
+            assert (task["timeoutSeconds"], task["startWithinSeconds"]) == (60, 5)
+
     def test_one_log_line_and_no_payload_in_it(self, api: Api) -> None:
         api.submit(payload={"secret": "hush"})
         assert api.events() == ["task.submitted"]

@@ -50,11 +50,11 @@ SHOWN_ALONE: Final = ("attempts",)
 
 def task_in_list(task: Task) -> dict[str, Any]:
     """A task without bodies, attempts and steps."""
-    view: dict[str, Any] = {name: task.item[name] for name in SHOWN if name in task.item}
+    view: dict[str, Any] = {name: _as_stored(task.item[name]) for name in SHOWN if name in task.item}
     if "uniqueSeconds" in task.item:
         view["unique"] = {"windowSeconds": task.item["uniqueSeconds"]}
     if task.deadline is not None:
-        view["startWithinSeconds"] = round(task.deadline - task.item.get("runAt", task.created_at), 3)
+        view["startWithinSeconds"] = _as_stored(round(task.deadline - task.item.get("runAt", task.created_at), 3))
     return view
 
 
@@ -66,6 +66,11 @@ def task_alone(task: Task, bodies: Bodies, dependencies: Dependencies, *, with_b
     if task.result is not None or task.result_ref is not None:
         view |= _body("result", task.result, task.item, lambda: bodies.result(task), inline=with_bodies)
     return view
+
+
+def _as_stored(value: Any) -> Any:
+    """300.0 as 300: the store keeps no such difference, so the answer to a submit shows what later reads show."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def queue_view(queue: QueueSettings, figures: Figures | None = None) -> dict[str, Any]:
