@@ -137,6 +137,7 @@ def test_what_was_stored_outlives_down_and_up(own_stack):
 
 def test_a_killed_stack_is_not_up_and_comes_up_again(own_stack):
     os.kill(own_stack.record["pid"], signal.SIGKILL)
+    os.waitid(os.P_PID, own_stack.record["pid"], os.WEXITED | os.WNOWAIT)  # the kernel ends it when it gets to it
     assert own_stack.local.status() is None
 
     record = own_stack.local.up()
