@@ -229,9 +229,8 @@ class TestTask:
             }
             for n in (1, 2)
         ]
-        site.api.table.put(
-            ended("f1", START + 9, attempts=attempts, steps={"b": {"n": 1, "result": "1"}, "a": {"n": 0, "result": "2"}}, createdAt=START)
-        )
+        steps = {"b": {"n": 1, "result": "1"}, "a": {"n": 0, "result": "2"}}
+        site.api.table.put(ended("f1", START + 9, attempts=attempts, steps=steps, createdAt=START))
         page = site.get("/task/f1")
         text = text_of(page)
         assert "ValueError (error" in text
