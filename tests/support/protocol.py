@@ -108,7 +108,7 @@ def write_of(event: Event, task: Task, *, layout: Layout = LAYOUT, now: float = 
         ),
         Event.DEFER: lambda: e.defer(task, until=later, reason="rate_limit", now=now),
         Event.PARK: lambda: e.park(task.item, problem="payload is missing", **held),
-        Event.STEP: lambda: e.step(task.task_id, TOKEN, steps={"load": {"result": "1"}}, now=now),
+        Event.STEP: lambda: e.step(task.task_id, TOKEN, steps={"load": {"n": 0, "result": "1"}}, now=now),
         Event.PROGRESS: lambda: e.progress(task.task_id, TOKEN, fraction=0.5, message="half", now=now),
         Event.MOVE_ASIDE: lambda: e.move_aside(task, TOKEN, layout=layout),
         Event.REPAIR: lambda: e.repair_lock(task.item, lock_time=later),
