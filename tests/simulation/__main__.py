@@ -70,7 +70,7 @@ def single(seed: int, *, lives: int | None, history: bool, mutation: str | None)
 def _run(seed: int, lives: int, *, keep: bool = False, mutation: Mutation | None = None) -> Result:
     if mutation is None:
         return run(seed, lives=lives, keep=keep)
-    return run(seed, lives=lives, keep=keep, mutation=mutation.applied)
+    return run(seed, lives=lives, keep=keep, weather=mutation.weather, mutation=mutation.applied)
 
 
 def concerned(result: Result) -> list[str]:
@@ -132,7 +132,7 @@ def mutations(only: list[str], *, seeds: int) -> int:
 def caught(mutation: Mutation, seeds: range) -> Result | None:
     """The first of these seeds that shows the rule is missing."""
     for seed in seeds:
-        result = run(seed, mutation=mutation.applied)
+        result = run(seed, weather=mutation.weather, years=seed == seeds.start, mutation=mutation.applied)
         if result.violation is not None:
             return result
     return None

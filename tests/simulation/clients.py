@@ -86,7 +86,7 @@ def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True
             parents = tuple({chance.choice(made).key: None for _ in range(1 + int(chance.random() * 3))})
         acts = tuple(
             (word, chance.random() * 60)
-            for word, share in (("cancel", 0.12), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.05))
+            for word, share in (("cancel", 0.18), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.05))
             if chance.random() < share
         )
         wait = chance.random() * span

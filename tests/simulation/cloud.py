@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.simulation.handlers import TYPES, handlers
 from tests.simulation.kernel import Actor, Died, Kernel, Process
-from tests.simulation.rules import LIMIT, LIMITED_QUEUE, Rules
+from tests.simulation.rules import LIMIT, LIMITED_QUEUE, Rules, Watch
 from tests.simulation.seams import SimClock, SimRandomness, SimThreads
 from tests.simulation.table import SimulatedTable
 from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, Weather
@@ -43,10 +43,10 @@ from thunderagent.wiring import Parts, Seams
 
 EXECUTOR_SECONDS = 150.0
 LONG_SECONDS = 110.0  # what a long task may take: longer than a lease
-POLLER_SECONDS, REAPER_SECONDS = 60.0, 60.0
+POLLER_SECONDS, REAPER_SECONDS = 60.0, 20.0
 STREAM_SHARDS = 2
-READ_TIMEOUT_SECONDS = 8.0
-LATEST_REQUEST_SECONDS = 20.0  # a request given up by its sender is applied no later than this
+READ_TIMEOUT_SECONDS = 2.0
+LATEST_REQUEST_SECONDS = 12.0  # a request given up by its sender is applied no later than this
 FAULTS = (
     "throttled",
     "conflict",
@@ -61,7 +61,8 @@ FAULTS = (
 )
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})
 READ_WEIGHT, WRITE_WEIGHT = 0.5, 3.0
-FREEZES = (1.0, 10.0, 30.0, LEASE_SECONDS + 8, LEASE_SECONDS + 30, 2 * LEASE_SECONDS)
+FREEZES = (1.0, 5.0, 15.0, LEASE_SECONDS + 5, LEASE_SECONDS + 20, 3 * LEASE_SECONDS)
+MOST_CHANGES = 4  # by others, for which a frozen process or a late request may wait
 TRANSPORT_ERRORS = (ConditionFailed, TransactionCancelled, StoreRefused, StoreThrottled, OutcomeUnknown)
 
 
@@ -230,6 +231,7 @@ class Cloud:
             process.offset = 0
             process.cut_until = 0
             process.touch()
+            self.kernel.thaw(process)
         self.redeploy(TYPES)
 
     def _fault(self, operation: str) -> str | None:
@@ -324,10 +326,10 @@ class Cloud:
                 kernel.kill(process, f"before {operation} {_ids(operation, arguments)}")
                 raise Died
             case "freeze":
-                kernel.freeze(process, chance.choice(FREEZES))
+                kernel.freeze(process, self._freeze_seconds(process, operation, arguments))
                 kernel.pause(0)
             case "outage":
-                process.cut_until = kernel.now + chance.random() * 20
+                process.cut_until = kernel.now + chance.random() * 1.5 * LEASE_SECONDS
                 process.touched_at = max(process.touched_at, process.cut_until)
                 raise OutcomeUnknown(operation, "ConnectionError", "the table is out of reach")
         try:
@@ -344,6 +346,37 @@ class Cloud:
             raise OutcomeUnknown(operation, "ReadTimeoutError", "the answer was lost")
         kernel.pause(self._journey() if fault != "slow" else chance.random() * 4)
         return answer
+
+    def _freeze_seconds(self, process: Process, operation: str, arguments: Mapping[str, Any]) -> float:
+        """A pause at the worst moment: until others have changed what this request is about, once or a few times."""
+        chance = self.kernel.random
+        if operation in READS or chance.random() < 0.3:
+            return chance.choice(FREEZES)
+
+        def thaw() -> None:
+            self.kernel.after(chance.random() ** 4 * 0.5, lambda: self.kernel.thaw(process))
+
+        self._watch(process, operation, arguments, thaw)
+        return 5 * LEASE_SECONDS
+
+    def _send_late(self, process: Process, operation: str, arguments: Mapping[str, Any]) -> None:
+        sent: list[bool] = []
+
+        def arrive() -> None:
+            if not sent:
+                sent.append(True)
+                self._late(process, operation, arguments)
+
+        seconds = self.kernel.random.random() * LATEST_REQUEST_SECONDS
+        if operation not in READS and self.kernel.random.random() < 0.7:
+            self._watch(process, operation, arguments, lambda: self.kernel.after(0.001, arrive))
+            seconds = LATEST_REQUEST_SECONDS
+        self.kernel.after(seconds, arrive)
+
+    def _watch(self, process: Process, operation: str, arguments: Mapping[str, Any], then: Callable[[], None]) -> None:
+        item_id = _ids(operation, arguments).split(" ")[0]
+        left = 1 + int(self.kernel.random.random() ** 2 * MOST_CHANGES)
+        self.rules.watches[item_id].append(Watch(process, left, then))
 
     def _late(self, process: Process, operation: str, arguments: Mapping[str, Any]) -> None:
         self.kernel.note(f"{process.name}: {operation} {_ids(operation, arguments)} arrives late")
@@ -508,11 +541,11 @@ class Cloud:
         if busy and chance.random() < weather.crashes_per_hour * per_look * len(busy):
             chosen = busy[int(chance.random() * len(busy))]
             if chance.random() < 0.3:
-                self.kernel.freeze(chosen, chance.random() * 2 * LEASE_SECONDS)
+                self.kernel.freeze(chosen, chance.random() * 3 * LEASE_SECONDS)
             else:
                 self.kernel.kill(chosen, "struck at work")
         if chance.random() < weather.storms_per_hour * per_look:
-            self._storm_until = self.kernel.now + chance.random() * 8
+            self._storm_until = self.kernel.now + chance.random() * LEASE_SECONDS / 3
             self.kernel.note("STORM: the table is throttled")
         if chance.random() < weather.redeploys_per_hour * per_look:
             self.redeploy([name for name in TYPES if name == "plain" or chance.random() < 0.7])

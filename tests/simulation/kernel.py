@@ -38,6 +38,7 @@ class Process:
         self.random = random.Random(kernel.random.getrandbits(64))
         self.is_dead = False
         self.frozen_until = -math.inf
+        self.postponed: list[tuple[Actor, int]] = []  # what would have run, had it not been frozen
         self.cut_until = -math.inf
         self.touched_at = -math.inf
         self.actors: set[Actor] = set()
@@ -45,7 +46,7 @@ class Process:
 
     def touch(self) -> None:
         """A fault reached it: until a lease later, it may be late with anything."""
-        self.touched_at = self.kernel.now
+        self.touched_at = max(self.touched_at, self.kernel.now)
 
 
 class Actor:
@@ -203,6 +204,17 @@ class Kernel:
         process.touched_at = max(process.touched_at, process.frozen_until)
         self.note(f"{process.name} FREEZES for {seconds:.1f} s")
 
+    def thaw(self, process: Process) -> None:
+        """A frozen process runs on now."""
+        if process.frozen_until <= self.now or process.is_dead:
+            return
+        process.frozen_until = self.now
+        process.touched_at = self.now
+        self.note(f"{process.name} THAWS")
+        for actor, ticket in process.postponed:
+            self._push(self.now, actor, ticket)
+        process.postponed.clear()
+
     def close(self) -> None:
         """Unwind whatever is still suspended: what is left so can never be collected."""
         for actor in list(self._actors.values()):
@@ -224,6 +236,7 @@ class Kernel:
                     continue
                 process = what.process
                 if process.frozen_until > due and not process.is_dead:
+                    process.postponed.append((what, ticket))
                     self._push(process.frozen_until, what, ticket)
                     continue
                 self.now = max(self.now, due)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.weather import Weather
 from thunderagent import claims, expressions, limit_writes, runner
 from thunderagent.claims import Claims
 from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put_body, update
@@ -30,11 +31,11 @@ Patch = AbstractContextManager[Any]
 
 @dataclass(frozen=True)
 class Mutation:
-    """One rule that is missing. `what` says which."""
+    """One rule that is missing: the name says which. In this weather it is missed soon."""
 
     name: str
-    what: str
     patches: Callable[[], Sequence[Patch]]
+    weather: Weather
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -276,6 +277,13 @@ def _body_by_task_id() -> list[Patch]:
     return [patch("thunderagent.bodies.result_id", lambda task_id, fence: f"result#{task_id}")]
 
 
+def _no_heartbeat() -> list[Patch]:
+    return [
+        patch.object(HeldLease, "needs_renewal", _always(False)),
+        patch.object(HeldLease, "renewal_in", _always(1e9)),
+    ]
+
+
 def _archive_heedless() -> list[Patch]:
     def put_once(self: Recorder, archived: Any, recorded: Any) -> bool:
         self._try_put(archived)
@@ -295,79 +303,61 @@ def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
     return lambda: _dropping(*events, attributes=attributes)
 
 
+FAIR = Weather()
+FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
+FREEZING = Weather(freeze=0.06)
+CUT = Weather(outage=0.03, lost_reply=0.02, lost_request=0.02)
+LATE = Weather(late_request=0.03, freeze=0.005)
+CRASHING = Weather(crash=0.012, crashes_per_hour=100, lost_reply=0.01)
+REFUSED = Weather(invoke_refused=0.4, late_request=0.05, freeze=0.02)
+TWICE = Weather(event_repeated=0.4, event_late=0.3, invoke_unknown=0.3)
+
 MUTATIONS: tuple[Mutation, ...] = (
-    Mutation("commit-without-token", "a commit asks for no token", _drop("commit", attributes=["leaseToken"])),
-    Mutation("retry-without-token", "a retry asks for no token", _drop("retry", attributes=["leaseToken"])),
-    Mutation("fail-without-token", "a failure asks for no token", _drop("fail", attributes=["leaseToken"])),
-    Mutation("release-without-token", "a release asks for no token", _drop("release", attributes=["leaseToken"])),
-    Mutation(
-        "cancel-end-without-token",
-        "the cancelled end asks for no token",
-        _drop("cancel_end", attributes=["leaseToken"]),
-    ),
-    Mutation(
-        "reap-without-token",
-        "a reaper's reset asks for no token",
-        _drop("reap", "reap_failed", attributes=["leaseToken"]),
-    ),
-    Mutation("no-begin", "executors start without a begin", _no_begin),
-    Mutation("begin-again", "a begun lease may be begun", _drop("begin", attributes=["begun"])),
-    Mutation("nonce-is-the-token", "deliveries are not told apart", _nonce_is_the_token),
-    Mutation("begin-closed", "a closed or past lease may be begun", _drop("begin", attributes=["closed", "lockTime"])),
-    Mutation(
-        "no-look-at-begin",
-        "whatever runs counts as ours at begin",
-        _one(Holdings, "_is_ours", lambda self, item: item.get("status") == "RUNNING"),
-    ),
-    Mutation("start-unrecorded", "starts are not recorded", _start_unrecorded),
-    Mutation("start-though-refused", "a refused record does not keep a task from starting", _start_though_refused),
-    Mutation("started-is-replaced", "a start record forgets the ones before", _started_is_replaced),
-    Mutation("heartbeat-on-closed", "a closed lease may be renewed", _drop("heartbeat", attributes=["closed"])),
-    Mutation(
-        "no-heartbeat",
-        "a batch at work is not renewed",
-        lambda: [
-            patch.object(HeldLease, "needs_renewal", _always(False)),
-            patch.object(HeldLease, "renewal_in", _always(1e9)),
-        ],
-    ),
-    Mutation(
-        "close-unseen", "a lease is closed whatever its lockTime is by now", _drop("close", attributes=["lockTime"])
-    ),
-    Mutation("reap-without-close", "tasks are taken back under an open lease", _reap_without_close),
-    Mutation("closed-stay", "nobody goes on with what a dead reaper closed", _closed_stay),
-    Mutation(
-        "bury-unanswered",
-        "a lease is deleted though a reset was not answered",
-        lambda: [patch.object(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True))],
-    ),
-    Mutation("settle-unanswered", "a lease is settled though an end was not answered", _settle_unanswered),
-    Mutation("no-backstop", "nobody looks at rows whose lease is gone", _one(Reaper, "_look_at", _always(None))),
-    Mutation("backstop-without-look", "rows past their lock are taken whatever their lease is", _backstop_without_look),
-    Mutation(
-        "release-before-void",
-        "a poller releases though its lease stands",
-        lambda: [patch.object(Claims, "_void", _then(Claims._void, True))],
-    ),
-    Mutation("void-begun", "a poller takes back what has begun", _drop("void", attributes=["begun", "closed"])),
-    Mutation("move-creates", "moving a lease makes it exist", _move_creates),
-    Mutation("one-token", "a poller has one token", _one_token),
-    Mutation("open-is-retried", "the open is sent again when it is not answered", _open_is_retried),
-    Mutation(
-        "claim-unseen",
-        "a claim asks for neither fence nor dueAt as seen",
-        _drop("claim", attributes=["fence", "dueAt"]),
-    ),
-    Mutation("claim-of-others", "every refused claim counts as won", _every_refusal_is_ours),
-    Mutation("cancel-overtaken", "exits do not mind a cancel", _one(expressions, "not_cancelled", lambda: exists())),
-    Mutation("cancel-untold", "the holder is not told of a cancel", _one(Operations, "_tell_holder", _always(None))),
-    Mutation("redrive-forgets", "a redrive knows neither its id nor the fence", _redrive_forgets),
-    Mutation("redrive-keeps-ttl", "a redriven task keeps its time to live", _redrive_keeps_ttl),
-    Mutation("body-by-task-id", "results are named by the task alone", _body_by_task_id),
-    Mutation("commit-in-two", "commit_with writes its items by themselves", _commit_in_two),
-    Mutation("submit-overwrites", "a submit puts whatever is stored", _submit_overwrites),
-    Mutation("unblock-without-edge", "a parent is counted without its edge", _unblock_without_edge),
-    Mutation("unique-unseen", "a fingerprint is taken from whoever has it", _unique_unseen),
-    Mutation("slot-unseen", "a slot is taken from whoever has it", _slot_unseen),
-    Mutation("archive-heedless", "what could not be archived counts as archived", _archive_heedless),
+    # the token, on every exit
+    Mutation("commit-without-token", _drop("commit", attributes=["leaseToken"]), FROZEN),
+    Mutation("exits-without-token", _drop("retry", "fail", "finish", "snooze", attributes=["leaseToken"]), FROZEN),
+    Mutation("release-without-token", _drop("release", attributes=["leaseToken"]), REFUSED),
+    Mutation("cancel-end-without-token", _drop("cancel_end", attributes=["leaseToken"]), FROZEN),
+    Mutation("reap-without-token", _drop("reap", "reap_failed", attributes=["leaseToken"]), FROZEN),
+    # begin, once, and a look at what is ours
+    Mutation("no-begin", _no_begin, TWICE),
+    Mutation("begin-again", _drop("begin", attributes=["begun"]), TWICE),
+    Mutation("nonce-is-the-token", _nonce_is_the_token, TWICE),
+    Mutation("begin-closed", _drop("begin", attributes=["closed", "lockTime"]), FROZEN),
+    Mutation("no-look-at-begin", _one(Holdings, "_is_ours", lambda self, item: item.get("status") == "RUNNING"), CUT),
+    # a record before each start, and renewals
+    Mutation("start-unrecorded", _start_unrecorded, FAIR),
+    Mutation("start-though-refused", _start_though_refused, FROZEN),
+    Mutation("started-is-replaced", _started_is_replaced, FAIR),
+    Mutation("heartbeat-on-closed", _drop("heartbeat", attributes=["closed"]), FROZEN),
+    Mutation("no-heartbeat", _no_heartbeat, FAIR),
+    # close before reap, answers before the lease goes
+    Mutation("close-unseen", _drop("close", attributes=["lockTime"]), FREEZING),
+    Mutation("reap-without-close", _reap_without_close, CRASHING),
+    Mutation("closed-stay", _closed_stay, CRASHING),
+    Mutation("bury-unanswered", _one(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True)), CUT),
+    Mutation("settle-unanswered", _settle_unanswered, CUT),
+    Mutation("no-backstop", _one(Reaper, "_look_at", _always(None)), CUT),
+    Mutation("backstop-without-look", _backstop_without_look, FROZEN),
+    Mutation("move-creates", _move_creates, FROZEN),
+    # the poller's side
+    Mutation("release-before-void", _one(Claims, "_void", _then(Claims._void, True)), TWICE),
+    Mutation("void-begun", _drop("void", attributes=["begun", "closed"]), TWICE),
+    Mutation("one-token", _one_token, FAIR),
+    Mutation("open-is-retried", _open_is_retried, LATE),
+    Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
+    Mutation("claim-of-others", _every_refusal_is_ours, FAIR),
+    # what clients were told
+    Mutation("cancel-overtaken", _one(expressions, "not_cancelled", exists), FAIR),
+    Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), FAIR),
+    Mutation("redrive-forgets", _redrive_forgets, LATE),
+    Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),
+    Mutation("submit-overwrites", _submit_overwrites, FAIR),
+    # bodies, effects, edges, limits, archive
+    Mutation("body-by-task-id", _body_by_task_id, FROZEN),
+    Mutation("commit-in-two", _commit_in_two, CUT),
+    Mutation("unblock-without-edge", _unblock_without_edge, CRASHING),
+    Mutation("unique-unseen", _unique_unseen, FAIR),
+    Mutation("slot-unseen", _slot_unseen, FAIR),
+    Mutation("archive-heedless", _archive_heedless, CUT),
 )

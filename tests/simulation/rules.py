@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel, Process
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 ALIVE_SECONDS = LEASE_SECONDS + 2 * GRACE_SECONDS  # a holder no fault has met for so long has renewed in time
 LIMITED_QUEUE, LIMIT = "limited", 3
 Key = tuple[str, str]  # task id, lease token
+
+
+@dataclass
+class Watch:
+    """Waits until others have changed an item so often."""
+
+    process: Process
+    left: int
+    then: Callable[[], None]
 
 
 class Rules:
@@ -49,6 +59,7 @@ class Rules:
         self.life: Counter[str] = Counter()
         self.done_by_fence: dict[tuple[str, int], str] = {}
         self.active: dict[str, Process] = {}  # lease token -> who runs its batch now
+        self.watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self.starts = self.repeats = 0
         self.asked_repeats: Counter[str] = Counter()
         self.worked: dict[str, int] = {}  # task id -> how often its whole work was done
@@ -67,6 +78,8 @@ class Rules:
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def on_change(self, item_id: str, old_raw: Raw | None, new_raw: Raw | None) -> None:
+        if item_id in self.watches:
+            self._look_out(item_id)
         old = from_item(old_raw) if old_raw is not None else None
         new = from_item(new_raw) if new_raw is not None else None
         if "#" not in item_id:
@@ -75,6 +88,15 @@ class Rules:
             self._lease_changed(item_id.removeprefix("lease#"), old, new)
         elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#")):
             self._note(f"{item_id} {'gone' if new is None else 'is written'}")
+
+    def _look_out(self, item_id: str) -> None:
+        for watch in list(self.watches[item_id]):
+            if watch.process is self.doer:
+                continue
+            watch.left -= 1
+            if watch.left <= 0:
+                self.watches[item_id].remove(watch)
+                watch.then()
 
     def _note(self, text: str) -> None:
         self._kernel.note(f"{self.doer.name if self.doer else '-'}: {text}")
@@ -134,7 +156,9 @@ class Rules:
 
     def _left_running(self, task_id: str, old: Item, new: Item, after: str) -> None:
         token = str(old.get("leaseToken"))
-        exit_word = str(new.get("exitedBy", "")).rpartition(":")[2] if after == "PENDING" else ""
+        exit_token, _, exit_word = str(new.get("exitedBy", "")).rpartition(":") if after == "PENDING" else ("", "", "")
+        if exit_word and exit_token != token:
+            self._violate(f"{task_id}: handed back by the holder of {exit_token} while it was under {token}")
         lost = after == "FAILED" and (new.get("error") or {}).get("reason") == "worker_lost"
         recorded = (task_id, token) in self.recorded_at
         doer = self.doer
@@ -205,6 +229,8 @@ class Rules:
         if new.get("begun") != old.get("begun"):
             if old.get("begun"):
                 self._violate(f"lease {token}: begun twice")
+            if new.get("closed"):
+                self._violate(f"lease {token}: begun when it was closed")
             if self.doer is not None:
                 self._holder[token] = self.doer
         added = set(new.get("started", ())) - set(old.get("started", ()))
@@ -224,6 +250,9 @@ class Rules:
             self._violate(f"{task_id}: its start is recorded under {token}, which does not hold it")
 
     def _lease_closed(self, token: str, new: Item) -> None:
+        judged_at = self._kernel.now + (self.doer.offset if self.doer is not None else 0)
+        if new["lockTime"] + GRACE_SECONDS > judged_at:
+            self._violate(f"lease {token}: closed before its end")
         self._running_at_close[token] = {each for each in new["taskIds"] if self._is_held(each, token)}
         holder = self.active.get(token)
         if holder is None or holder.is_dead or self._weather().skew_is_wild:

@@ -126,7 +126,8 @@ class _Episode:
             self._require(item["status"] in TERMINAL, f"{task_id} is {item['status']} at rest")
             succeeded = item["status"] == "SUCCESS" or item.get("outcome") == "acknowledged"
             if rules.accepted.get(task_id) == "ledger":
-                self._require((task_id in ledger) == succeeded, f"{task_id}: {item['status']}, and its ledger differs")
+                by_it = succeeded and rules.done_by_fence.get((task_id, item["fence"])) == "commit"
+                self._require((task_id in ledger) == by_it, f"{task_id}: {item['status']}, and its ledger differs")
             if succeeded:
                 self._check_result(task_id)
             if "nonce" in item or "unique" not in item:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, fields, replace
 
-LEASE_SECONDS = 60.0
-GRACE_SECONDS = 5.0
+LEASE_SECONDS = 20.0  # short, so that a run of some minutes sees leases end and their tasks claimed again
+GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -107,5 +107,5 @@ def draw(chance: random.Random) -> Weather:
     if chance.random() < share:
         skew = GRACE_SECONDS / 2 * chance.random()
         if chance.random() < 0.25:
-            skew, wild = LEASE_SECONDS * 1.5 * chance.random(), True
+            skew, wild = LEASE_SECONDS * 2 * chance.random(), True
     return Weather(lag=lag, skew_seconds=skew, skew_is_wild=wild, ttl_is_prompt=chance.random() < 0.5, **drawn)
