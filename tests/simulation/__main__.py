@@ -132,7 +132,7 @@ def mutations(only: list[str], *, seeds: int) -> int:
 def caught(mutation: Mutation, seeds: range) -> Result | None:
     """The first of these seeds that shows the rule is missing."""
     for seed in seeds:
-        result = run(seed, weather=mutation.weather, years=seed == seeds.start, mutation=mutation.applied)
+        result = run(seed, weather=mutation.weather, mutation=mutation.applied)
         if result.violation is not None:
             return result
     return None

@@ -29,9 +29,9 @@ SCRIPTS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (1.5, ("kill", "kill", "kill", "kill", "kill")),
     (6, ("loop",)),
     (5, ("steps",)),
-    (4, ("big",)),
+    (8, ("big",)),
     (3, ("spawn",)),
-    (2, ("raise", "big")),
+    (3, ("raise", "big")),
 )
 TYPE_SHARES = (("plain", 40), ("ledger", 18), ("limited", 18), ("second", 14), ("novel", 10))
 SECONDS = ((50, 0.0, 2.0), (25, 2.0, 10.0), (10, 10.0, 22.0))
@@ -78,7 +78,7 @@ def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True
             options["delay_seconds"] = round(chance.random() * 60, 3)
         if chance.random() < 0.06:
             options["start_within_seconds"] = round(1 + chance.random() * 60, 3)
-        if type_name == "plain" and chance.random() < 0.1:
+        if type_name == "plain" and chance.random() < 0.2:
             payload = {"script": ["return"], "seconds": 1.0, "equal": int(chance.random() * 2)}
             options["unique_seconds"] = chance.choice([0, 30])
         parents: tuple[str, ...] = ()
@@ -86,10 +86,14 @@ def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True
             parents = tuple({chance.choice(made).key: None for _ in range(1 + int(chance.random() * 3))})
         acts = tuple(
             (word, chance.random() * 60)
-            for word, share in (("cancel", 0.18), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.05))
+            for word, share in (("cancel", 0.18), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.1))
             if chance.random() < share
         )
         wait = chance.random() * span
+        if "equal" in payload:  # at one instant, as far as their journeys allow
+            wait = span * (0.2 + 0.3 * payload["equal"]) + chance.random() * 0.02
+        elif type_name == "limited" and chance.random() < 0.6:  # in a rush
+            wait = span * 0.6 + chance.random() * 3
         made.append(Plan(f"k{number}", type_name, payload, wait, options, parents, acts, chance.random() < 0.1))
     return made
 
@@ -178,7 +182,8 @@ class Clients:
         if item is None or item.get("status") not in {"SUCCESS", "DONE", "FAILED"}:
             return
         rules.erased.add(task_id)
-        self._asked(lambda service: service.operations.erase(task_id))
+        if self._asked(lambda service: service.operations.erase(task_id)) is not None:
+            rules.surely_erased.add(task_id)
 
     def _asked(self, work: Callable[[Service], Any]) -> Any:
         try:

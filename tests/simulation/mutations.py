@@ -24,7 +24,7 @@ from thunderagent.reaper import Reaper
 from thunderagent.recorder import Recorder
 from thunderagent.schema import lease_id
 from thunderagent.states import Status
-from thunderagent.store import Refused, Store, Written
+from thunderagent.store import Store, Written
 
 Patch = AbstractContextManager[Any]
 
@@ -263,16 +263,6 @@ def _submit_overwrites() -> list[Patch]:
     return [patch.object(expressions, "submit", mutated)]
 
 
-def _every_refusal_is_ours() -> list[Patch]:
-    classify = Store._classify
-
-    def mutated(self: Store, write: Write, raw: Any) -> Any:
-        answer = classify(self, write, raw)
-        return Written(answer.item, replayed=True) if isinstance(answer, Refused) and write.event == "claim" else answer
-
-    return [patch.object(Store, "_classify", mutated)]
-
-
 def _body_by_task_id() -> list[Patch]:
     return [patch("thunderagent.bodies.result_id", lambda task_id, fence: f"result#{task_id}")]
 
@@ -306,10 +296,12 @@ def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
 FAIR = Weather()
 FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
 FREEZING = Weather(freeze=0.06)
+DEAF = Weather(lost_request=0.18, crash=0.006)
 CUT = Weather(outage=0.03, lost_reply=0.02, lost_request=0.02)
 LATE = Weather(late_request=0.03, freeze=0.005)
 CRASHING = Weather(crash=0.012, crashes_per_hour=100, lost_reply=0.01)
 REFUSED = Weather(invoke_refused=0.4, late_request=0.05, freeze=0.02)
+CUT_AND_REFUSED = Weather(outage=0.03, invoke_refused=0.4, lost_reply=0.02)
 TWICE = Weather(event_repeated=0.4, event_late=0.3, invoke_unknown=0.3)
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -335,18 +327,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("close-unseen", _drop("close", attributes=["lockTime"]), FREEZING),
     Mutation("reap-without-close", _reap_without_close, CRASHING),
     Mutation("closed-stay", _closed_stay, CRASHING),
-    Mutation("bury-unanswered", _one(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True)), CUT),
+    Mutation("bury-unanswered", _one(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True)), DEAF),
     Mutation("settle-unanswered", _settle_unanswered, CUT),
-    Mutation("no-backstop", _one(Reaper, "_look_at", _always(None)), CUT),
+    Mutation("no-backstop", _one(Reaper, "_look_at", _always(None)), CUT_AND_REFUSED),
     Mutation("backstop-without-look", _backstop_without_look, FROZEN),
-    Mutation("move-creates", _move_creates, FROZEN),
+    Mutation("move-creates", _move_creates, FREEZING),
     # the poller's side
     Mutation("release-before-void", _one(Claims, "_void", _then(Claims._void, True)), TWICE),
     Mutation("void-begun", _drop("void", attributes=["begun", "closed"]), TWICE),
     Mutation("one-token", _one_token, FAIR),
     Mutation("open-is-retried", _open_is_retried, LATE),
     Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
-    Mutation("claim-of-others", _every_refusal_is_ours, FAIR),
     # what clients were told
     Mutation("cancel-overtaken", _one(expressions, "not_cancelled", exists), FAIR),
     Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), FAIR),
@@ -354,10 +345,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),
     Mutation("submit-overwrites", _submit_overwrites, FAIR),
     # bodies, effects, edges, limits, archive
-    Mutation("body-by-task-id", _body_by_task_id, FROZEN),
+    Mutation("body-by-task-id", _body_by_task_id, FREEZING),
     Mutation("commit-in-two", _commit_in_two, CUT),
     Mutation("unblock-without-edge", _unblock_without_edge, CRASHING),
     Mutation("unique-unseen", _unique_unseen, FAIR),
     Mutation("slot-unseen", _slot_unseen, FAIR),
-    Mutation("archive-heedless", _archive_heedless, CUT),
+    Mutation("archive-heedless", _archive_heedless, DEAF),
 )

@@ -48,7 +48,8 @@ class Rules:
         self.doer: Process | None = None
         self.nothing_may_repeat = False  # no fault, and no handler that ends its process
         self.accepted: dict[str, str] = {}  # task id -> type
-        self.erased: set[str] = set()
+        self.erased: set[str] = set()  # asked to be
+        self.surely_erased: set[str] = set()
         self.cancelled_at: dict[str, float] = {}
         self.archived: set[str] = set()
         self.told: set[tuple[str, int]] = set()
@@ -253,7 +254,7 @@ class Rules:
         judged_at = self._kernel.now + (self.doer.offset if self.doer is not None else 0)
         if new["lockTime"] + GRACE_SECONDS > judged_at:
             self._violate(f"lease {token}: closed before its end")
-        self._running_at_close[token] = {each for each in new["taskIds"] if self._is_held(each, token)}
+        self._running_at_close[token] = {each for each in new.get("taskIds", ()) if self._is_held(each, token)}
         holder = self.active.get(token)
         if holder is None or holder.is_dead or self._weather().skew_is_wild:
             return
@@ -390,7 +391,7 @@ def _told_lease(token: str, old: Item | None, new: Item | None) -> str:
     if new is None:
         return f"lease {token} is gone"
     if old is None:
-        return f"lease {token} opened for {new['taskIds']}"
+        return f"lease {token} opened for {new.get('taskIds')}"
     changed = [name for name in new if new.get(name) != old.get(name)]
     shown = [f"{name}={sorted(new[name]) if isinstance(new[name], frozenset) else new[name]}" for name in changed]
     return f"lease {token} {' '.join(shown)}"

@@ -61,6 +61,18 @@ class Weather:
         """No fault at all: then nothing may ever run twice."""
         return self == replace(Weather(), lag=self.lag)
 
+    def for_the_recorder(self) -> Weather:
+        """What may still go wrong when tasks are archived."""
+        return Weather(
+            throttled=self.throttled,
+            lost_request=self.lost_request,
+            lost_reply=self.lost_reply,
+            crash=self.crash,
+            unprocessed=self.unprocessed,
+            record_repeated=self.record_repeated,
+            record_late=self.record_late,
+        )
+
     def after(self) -> Weather:
         """The weather once faults stop."""
         return Weather()
