@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.stores import Backend, embedded_backend, memory_backend, moto_backend
+from tests.simulation.kernel import Kernel
+from tests.simulation.table import SimulatedTable
+from tests.simulation.weather import Weather
+from tests.support.stores import TABLE, Backend, embedded_backend, memory_backend, moto_backend
 
 
 @pytest.fixture(scope="module")  # not longer: moto's mock reaches every botocore client of the process
@@ -22,10 +25,17 @@ def _embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
         yield backend
 
 
-@pytest.fixture(params=["memory", "moto", "embedded"])
+def _simulated() -> Backend:
+    """The simulator's table, its index without a lag."""
+    return Backend("simulated", SimulatedTable(Kernel(1), Weather(lag=0), table=TABLE).execute)
+
+
+@pytest.fixture(params=["memory", "simulated", "moto", "embedded"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     if request.param == "memory":
         return memory_backend()
+    if request.param == "simulated":
+        return _simulated()
     found: Backend = request.getfixturevalue(f"_{request.param}")
     return found
 
