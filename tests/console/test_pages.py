@@ -137,6 +137,19 @@ class TestTasks:
         text = says(site, "/tasks")
         assert all(status in text for status in ("PENDING", "RUNNING", "SUCCESS", "FAILED", "DONE"))
 
+    def test_the_tabs_tell_how_many_after_the_list_is_there(self, site: Site) -> None:
+        site.api.table.put(ended("f1", START))
+        page = site.get("/tasks?status=FAILED")
+        assert site.exchange.asked == ["GET /tasks"]
+        assert 'hx-get="/part/tasks/tabs?status=FAILED"' in page
+        tabs = site.get("/part/tasks/tabs?status=FAILED", part=True)
+        assert "FAILED 1" in text_of(tabs)
+        assert "<option>reports</option>" in tabs
+
+    def test_tabs_without_figures(self, site: Site) -> None:
+        site.exchange.lost = ConnectionError("refused")
+        assert "FAILED" in says(site, "/part/tasks/tabs", part=True)
+
     def test_pending(self, site: Site) -> None:
         id = site.api.submit(delaySeconds=3600)
         text = says(site, "/tasks?status=PENDING")

@@ -38,6 +38,7 @@ PAGES: tuple[tuple[str, list[str], Handler], ...] = (
     ("/part/overview/charts", GET, overview.charts),
     ("/tasks", GET, tasks.page),
     ("/part/tasks", GET, tasks.rows),
+    ("/part/tasks/tabs", GET, tasks.tabs),
     ("/find", GET, tasks.find),
     ("/task/{id}", GET, task_page.page),
     ("/part/task/{id}", GET, task_page.state),

@@ -63,9 +63,20 @@ class Selection:
 
 
 def page(asked: Asked) -> Response:
+    """The list alone: what stands around it is fetched by the page, so that it never waits for figures."""
+    return asked.page(
+        "tasks.html", title="Tasks", queues=(), totals={}, **_rows(asked.console, Selection.of(asked.query))
+    )
+
+
+def tabs(asked: Asked) -> Response:
+    """How many there are of each status, and which queues; without figures they are tabs all the same."""
     selection = Selection.of(asked.query)
-    queues, totals = _queues_and_totals(asked.console)
-    return asked.page("tasks.html", title="Tasks", queues=queues, totals=totals, **_rows(asked.console, selection))
+    try:
+        queues, totals = _queues_and_totals(asked.console)
+    except ApiError:
+        queues, totals = [], {}
+    return asked.page("tasks_tabs.html", title="Tasks", queues=queues, totals=totals, selection=selection)
 
 
 def rows(asked: Asked) -> Response:
@@ -99,11 +110,7 @@ def read(console: Console, selection: Selection, *, rows: int = ROWS) -> tuple[l
 
 
 def _queues_and_totals(console: Console) -> tuple[list[str], Mapping[str, Any]]:
-    """For filter and tabs. The list itself is worth more than they: without figures it is shown all the same."""
-    try:
-        stats = console.client.stats()
-    except ApiError:
-        return [], {}
+    stats = console.client.stats()
     totals = stats["totals"]
     by_status = {"PENDING": "backlog", "RUNNING": "running", "FAILED": "failed"}
     return (
