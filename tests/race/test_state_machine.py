@@ -6,16 +6,17 @@ invariants of ARCHITECTURE §8 hold; in the end, with the faults gone, every tas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.memory_dynamodb import Call, Fault
-from tests.support.world import GRACE_SECONDS, LEASE_SECONDS, Died, World, die
+from tests.support.world import LEASE_SECONDS, Died, World, die
 from thunderagent import Fail, task
 from thunderagent.codec import Item
 from thunderagent.errors import Conflict, NotFound, StoreError
@@ -24,32 +25,75 @@ from thunderagent.states import TERMINAL
 
 TERMINAL_KEYS = ("SUCCESS#", "FAILED#", "DONE#")
 OPEN_KEYS = ("OPEN#", "RUNNING#", "BLOCKED#")
-FAULTS = st.sampled_from([Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.THROTTLED, Fault.CONFLICT])
+FAULTS = {fault.name: fault for fault in (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.THROTTLED, Fault.CONFLICT)}
+MEETINGS = [
+    "again",
+    "delivered meanwhile",
+    "another sweep",
+    "another reaper",
+    "lapse",
+    "taken",
+    "taken and claimed",
+    "taken, claimed and run",
+]
+STEPS = st.sampled_from(
+    [
+        "deliver",
+        "deliver",
+        "deliver",
+        "sweep",
+        "deliver again",
+        "lapse and reap",
+        "lapse and reap",
+        "reap",
+        "lose",
+        "wait",
+    ]
+)
+TYPES = st.sampled_from(["good", "good", "flaky", "bad"])
+ACCIDENTS = st.sampled_from(["none", "none", "outage", "death before", "death after", "cancel", *FAULTS, *MEETINGS])
 starts: list[tuple[str, int]] = []
+deployments: list[World] = []
+violations: list[str] = []
 
 
 def note_start(ctx: Any) -> None:
+    """A handler starts: on record, and where nothing came between, under an open lease of a task that is its holder's.
+
+    Handlers that are recorded together run one after another here: what the first ones do comes between.
+    """
     starts.append((ctx.task_id, ctx.fence))
+    world = deployments[-1]
+    item = world.item(ctx.task_id)
+    lease = world.db.item(f"lease#{item.get('leaseToken')}")
+    if world.settings.executors["default"].threads > 1:
+        return
+    if (item["status"], item["fence"]) != ("RUNNING", ctx.fence):
+        violations.append("started without owning the task")
+    elif lease is None or "closed" in lease:
+        violations.append("started after the lease was closed")
+    elif ctx.task_id not in lease["started"]:
+        violations.append("started without a record")
 
 
 @task("good")
-def good(payload: Any, ctx: Any) -> str:
+def good(payload: Any, ctx: Any) -> int:
     note_start(ctx)
-    return "done"
+    return int(ctx.fence)
 
 
 @task("flaky")
-def flaky(payload: Any, ctx: Any) -> str:
+def flaky(payload: Any, ctx: Any) -> int:
     note_start(ctx)
     if ctx.attempt == 1:
-        raise ValueError("the first time")
-    return "done"
+        raise ValueError(ctx.fence)
+    return int(ctx.fence)
 
 
 @task("bad")
-def bad(payload: Any, ctx: Any) -> str:
+def bad(payload: Any, ctx: Any) -> None:
     note_start(ctx)
-    raise Fail("never")
+    raise Fail(str(ctx.fence))
 
 
 @dataclass
@@ -60,130 +104,135 @@ class Promise:
     cancelled: bool = False
     redrives: int = 0
     fence: int = 0
-    last: Item = field(default_factory=dict)
 
 
 class Deployment(RuleBasedStateMachine):
-    """See the module. Faults are armed for one request to come; a death ends the process that sends it."""
+    """See the module."""
 
-    tasks = Bundle("tasks")
-
-    @initialize(concurrency=st.sampled_from([1, 10]))
-    def start(self, concurrency: int) -> None:
+    @initialize(concurrency=st.sampled_from([1, 1, 10]), types=st.lists(TYPES, min_size=1, max_size=3))
+    def start(self, concurrency: int, types: list[str]) -> None:
         starts.clear()
+        violations.clear()
         self.world = World(good, flaky, bad, batch=3, concurrency=concurrency)
+        deployments.append(self.world)
         self.promises: dict[str, Promise] = {}
         self.delivered: list[dict[str, Any]] = []
         self.commits: set[tuple[str, str]] = set()
         self.seen = 0
+        for number, type in enumerate(types):
+            self.submit(type, max_retry_number=number)
 
     # ---- clients -----------------------------------------------------------------------------------------------------
 
-    @rule(
-        target=tasks,
-        type=st.sampled_from(["good", "flaky", "bad"]),
-        max_retry_number=st.integers(0, 2),
-        within=st.none() | st.just(90),
-    )
-    def submit(self, type: str, max_retry_number: int, within: int | None) -> str:
-        number = len(self.promises)
-        task_id = f"task-{number}"
-        with suppress(StoreError):
-            self.world.submit(type, task_id=task_id, max_retry_number=max_retry_number, start_within_seconds=within)
+    @rule(what=st.sampled_from(["submit", "cancel", "redrive", "acknowledge"]), index=st.integers(0, 9), type=TYPES)
+    def somebody_asks(self, what: str, index: int, type: str) -> None:
+        task_id = list(self.promises)[index % len(self.promises)]
+        with suppress(Conflict, NotFound, StoreError):
+            match what:
+                case "submit":
+                    self.submit(type, max_retry_number=index % 3, within=900 if index > 7 else None)
+                case "cancel":
+                    self.cancel(task_id)
+                case "redrive":
+                    promise = self.promises[task_id]
+                    promise.redrives += 1
+                    self.operations().redrive(task_id, Operator("somebody"), key=f"{promise.redrives}")
+                case "acknowledge":
+                    self.operations().acknowledge(task_id)
+
+    def submit(self, type: str, *, max_retry_number: int, within: int | None = None) -> None:
+        task_id = f"task-{len(self.promises)}"
+        self.world.submit(type, task_id=task_id, max_retry_number=max_retry_number, start_within_seconds=within)
         self.promises[task_id] = Promise(max_retry_number)
-        return task_id
 
-    @rule(task_id=tasks)
     def cancel(self, task_id: str) -> None:
-        with suppress(Conflict, NotFound, StoreError):
-            self.operations().cancel(task_id, Operator("somebody"))
-            self.promises[task_id].cancelled = True
-
-    @rule(task_id=tasks)
-    def redrive(self, task_id: str) -> None:
-        promise = self.promises[task_id]
-        with suppress(Conflict, NotFound):
-            promise.redrives += 1  # even unanswered it may have happened
-            with suppress(StoreError):
-                self.operations().redrive(task_id, Operator("somebody"), key=f"{promise.redrives}")
-
-    @rule(task_id=tasks)
-    def acknowledge(self, task_id: str) -> None:
-        with suppress(Conflict, NotFound, StoreError):
-            self.operations().acknowledge(task_id)
+        self.operations().cancel(task_id, Operator("somebody"))
+        self.promises[task_id].cancelled = True
 
     def operations(self) -> Operations:
         api = self.world.process("api")
         return Operations(api.store, api.bodies, api.dependencies)
 
-    # ---- machinery ---------------------------------------------------------------------------------------------------
+    # ---- machinery, with accidents -----------------------------------------------------------------------------------
 
-    @rule(answer=st.sampled_from([True, True, None, False]))
-    def sweep(self, answer: bool | None) -> None:
-        self.world.answers = [answer]
-        with suppress(Died):
+    @rule(what=STEPS, accident=ACCIDENTS, at=st.integers(0, 4), index=st.integers(0, 9))
+    def something_happens(self, what: str, accident: str, at: int, index: int) -> None:
+        world = self.world
+        match what:
+            case "sweep":
+                world.answers = [[True, True, None, False][index % 4]]
+                self.under(accident, at, world.sweep)
+                world.answers = []
+            case "deliver":
+                self.sweep_if_nothing_is_held()
+                if world.events:
+                    self.delivered.append(world.events.pop(0))
+                    self.under(accident, at, lambda: self.execute(self.delivered[-1]), self.delivered[-1])
+            case "deliver again" if self.delivered:
+                event = self.delivered[index % len(self.delivered)]
+                self.under(accident, at, lambda: self.execute(event), event)
+            case "lose" if world.events:
+                world.events.pop()
+            case "reap" | "lapse and reap":
+                if what != "reap":
+                    world.lapse()
+                self.under(accident, at, world.reap)
+            case "wait":
+                world.advance([0.5, 3.0, 20.0, LEASE_SECONDS, 400.0][index % 5])
+
+    def sweep_if_nothing_is_held(self) -> None:
+        if not self.world.events:
+            self.world.advance(400)  # so that whatever backs off is due
             self.world.sweep()
-        self.world.answers = []
-
-    @rule()
-    def sweep_from_another_poller(self) -> None:
-        with suppress(Died):
-            self.world.sweep(self.world.process("poller"))
-
-    @rule(index=st.integers(0, 20))
-    def deliver(self, index: int) -> None:
-        if self.world.events:
-            event = self.world.events.pop(index % len(self.world.events))
-            self.delivered.append(event)
-            self.execute(event)
-
-    @rule(index=st.integers(0, 20))
-    def deliver_again(self, index: int) -> None:
-        if self.delivered:
-            self.execute(self.delivered[index % len(self.delivered)])
 
     def execute(self, event: dict[str, Any]) -> None:
-        with suppress(Died):
-            self.world.deliver(event)
+        self.world.deliver(event)
 
-    @rule()
-    def lose_an_event(self) -> None:
-        if self.world.events:
-            self.world.events.pop()
+    def under(self, accident: str, at: int, act: Callable[[], Any], event: dict[str, Any] | None = None) -> None:
+        """Do it; at the write number `at` of those to come the accident happens."""
+        db = self.world.db
+        if accident in FAULTS:
+            db.inject(FAULTS[accident], where=is_write, skip=at, times=1)
+        elif accident == "outage":
+            db.inject(Fault.LOST_REQUEST, where=is_write, skip=at, times=6)
+        elif accident == "death before":
+            db.before(lambda call: is_write(call) and not is_clients(call), die, skip=at)
+        elif accident == "death after":
+            db.after(lambda call: is_write(call) and not is_clients(call), die, skip=at)
+        elif accident != "none":
+            db.before(is_write, lambda: harmless(lambda: self.interfere(accident, event)), skip=at)
+        harmless(act)
+        db.calm()
 
-    @rule()
-    def reap(self) -> None:
-        with suppress(Died):
-            self.world.reap()
-
-    @rule(seconds=st.sampled_from([0.5, 3.0, 20.0, LEASE_SECONDS, LEASE_SECONDS + GRACE_SECONDS + 1, 400.0]))
-    def wait(self, seconds: float) -> None:
-        self.world.advance(seconds)
-
-    # ---- what goes wrong ---------------------------------------------------------------------------------------------
-
-    @rule(fault=FAULTS, skip=st.integers(0, 6), times=st.sampled_from([1, 1, 6]))
-    def arm_fault(self, fault: Fault, skip: int, times: int) -> None:
-        self.world.db.inject(fault, where=is_write, skip=skip, times=times)
-
-    @rule(skip=st.integers(0, 8), after=st.booleans())
-    def arm_death(self, skip: int, after: bool) -> None:
-        hook = self.world.db.after if after else self.world.db.before
-        hook(lambda call: is_write(call) and not is_clients(call), die, skip=skip)
-
-    @rule(action=st.sampled_from(["sweep", "reap", "wait"]), skip=st.integers(0, 6))
-    def arm_interleaving(self, action: str, skip: int) -> None:
-        """Somebody else acts just before one of the requests to come."""
-        acts = {
-            "sweep": self.sweep_from_another_poller,
-            "reap": self.reap,
-            "wait": lambda: self.world.advance(LEASE_SECONDS + GRACE_SECONDS + 1),
-        }
-        self.world.db.before(is_write, acts[action], skip=skip)
-
-    @rule()
-    def calm(self) -> None:
-        self.world.db.calm()
+    def interfere(self, accident: str, event: dict[str, Any] | None) -> None:
+        """Another process acts between two requests."""
+        world = self.world
+        match accident:
+            case "again":
+                if event is not None:
+                    self.execute(event)
+            case "another sweep":
+                world.sweep(world.process("poller"))
+            case "another reaper":
+                world.reap(world.process("reaper"))
+            case "lapse":
+                world.lapse()
+            case "taken":
+                world.lapse()
+                world.reap(world.process("reaper"))
+            case "taken and claimed" | "taken, claimed and run":
+                world.lapse()
+                world.reap(world.process("reaper"))
+                world.advance(400)
+                world.sweep(world.process("poller"))
+                if accident.endswith("run") and world.events:
+                    self.execute(world.events[-1])
+            case "delivered meanwhile":
+                if world.events:
+                    self.execute(world.events[-1])
+            case "cancel":
+                for task_id in (event or {"taskIds": list(self.promises)[-1:]})["taskIds"][:1]:
+                    self.cancel(task_id)
 
     # ---- what must hold ----------------------------------------------------------------------------------------------
 
@@ -194,12 +243,21 @@ class Deployment(RuleBasedStateMachine):
             if item is None:
                 continue
             check_row(item)
+            self.check_budget(item)
             assert item["fence"] >= promise.fence, "the fence fell"
             assert item["retryCount"] <= item["maxRetryNumber"]
             promise.fence = item["fence"]
             if promise.cancelled:
                 ended = item["status"] == "DONE" and item["outcome"] == "cancelled"
                 assert ended or (item["status"] == "RUNNING" and item["cancelRequested"]), "a cancel was overtaken"
+
+    def check_budget(self, item: Item) -> None:
+        """Whatever started was charged, but for the attempt under way: nothing is handed back for free."""
+        redriven = int(item["redriveIds"][-1].split(":")[0]) if "redriveIds" in item else -1
+        started = sum(task_id == item["taskId"] and fence > redriven for task_id, fence in starts)
+        if item["status"] == "PENDING":
+            assert started <= item["retryCount"], "a start was handed back uncharged"
+        assert started <= item["retryCount"] + 1, "a start was not charged"
 
     @invariant()
     def a_claim_is_committed_and_started_at_most_once(self) -> None:
@@ -211,6 +269,7 @@ class Deployment(RuleBasedStateMachine):
                 self.commits.add(commit)
         self.seen = len(self.world.db.calls) if hasattr(self, "world") else 0
         assert len(starts) == len(set(starts)), "one claim was started twice"
+        assert violations == []
 
     def teardown(self) -> None:
         """Once nothing fails any more, everything ends, and nothing is left over."""
@@ -241,6 +300,12 @@ def is_write(call: Call) -> bool:
     return call.operation in {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 
 
+def harmless(act: Any) -> None:
+    """What the other process does; its own death is not this one's."""
+    with suppress(Died, Conflict, NotFound, StoreError):
+        act()
+
+
 def is_clients(call: Call) -> bool:
     """Submits and operator actions: their sender is alive, or nobody would know what was promised."""
     sets = call.sets
@@ -257,6 +322,10 @@ def check_row(item: Item) -> None:
         assert key.startswith(OPEN_KEYS), "an open task without an open key"
         assert "expiresAt" not in item, "an open task with a time to live"
         assert "finishedAt" not in item
+    if status == "SUCCESS":
+        assert item["result"] == str(item["fence"]), "the result of a stale holder"
+    if status == "FAILED" and item["error"]["reason"] == "permanent":
+        assert item["error"]["message"] == str(item["fence"]), "the failure of a stale holder"
     if status == "RUNNING":
         assert item["leaseToken"]
         assert item["lockTime"] > 0
@@ -265,8 +334,8 @@ def check_row(item: Item) -> None:
 
 
 Deployment.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
+    max_examples=200,
+    stateful_step_count=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
