@@ -178,8 +178,15 @@ def _executor(name: str, profile: Mapping[str, Any]) -> Executor:
         name=name,
         kind=kind,
         function=profile["function"] if kind == "lambda" else profile.get("function", ""),
-        timeout_seconds=float(profile.get("timeoutSeconds", 900)),
-        threads=int(profile.get("threads", 10)),
-        max_in_flight=int(profile.get("maxInFlight", 20)),
-        lease_seconds=float(profile.get("leaseSeconds", 300)),
+        timeout_seconds=_at_least(1, profile, "timeoutSeconds", 900),
+        threads=int(_at_least(1, profile, "threads", 10)),
+        max_in_flight=int(_at_least(0, profile, "maxInFlight", 20)),
+        lease_seconds=_at_least(10, profile, "leaseSeconds", 300),
     )
+
+
+def _at_least(minimum: float, profile: Mapping[str, Any], name: str, default: float) -> float:
+    value = float(profile.get(name, default))
+    if not minimum <= value < 1e9:
+        raise ValueError(f"{name} is {value:g}; at least {minimum:g} is needed")
+    return value
