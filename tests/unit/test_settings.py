@@ -25,7 +25,7 @@ def test_without_a_table_nothing_starts(environ: dict[str, str]) -> None:
 
 
 def test_an_empty_variable_is_one_that_is_not_set() -> None:
-    environ = {name: "" for name in ENVIRONMENT_NAMES.values()} | ENVIRON
+    environ = dict.fromkeys(ENVIRONMENT_NAMES.values(), "") | ENVIRON
     assert load_settings(environ) == Settings(table_name="tasks")
 
 
