@@ -180,8 +180,7 @@ class Listing:
 
     def _leases(self, ids: Iterable[str]) -> Iterator[Lease]:
         for item in self._store.get_items(ids).values():
-            if isinstance(item.get("taskIds"), list):
-                yield Lease.from_item(item)
+            yield Lease.salvaged(item)
 
     # ---- the others: partitions merged -------------------------------------------------------------------------------
 

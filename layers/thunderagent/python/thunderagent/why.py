@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from thunderagent.errors import MalformedItem
 from thunderagent.limits import obstacle_now
 from thunderagent.model import Task
 from thunderagent.queues import Queues, QueueSettings
@@ -60,7 +61,10 @@ class Whys:
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def _running(self, task: Task) -> Why:
-        lease = self._store.get_lease(task.lease_token) if task.lease_token is not None else None
+        try:
+            lease = self._store.get_lease(task.lease_token) if task.lease_token is not None else None
+        except MalformedItem:
+            return Why("lease_expired", "its lease is damaged: the reaper mends it, or takes the task back")
         now = self._store.clock.now()
         if lease is None or lease.closed:
             return Why(
