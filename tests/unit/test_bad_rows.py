@@ -10,8 +10,11 @@ from tests.support.memory_dynamodb import Fault
 from tests.support.protocol import new_task, stored_task
 from tests.support.world import World
 from thunderagent.codec import Foreign, Item
+from thunderagent.listing import Selection
 from thunderagent.schema import lease_key
+from thunderagent.service import Service
 from thunderagent.states import Status
+from thunderagent.why import Whys
 
 BAD = "bad"
 NULL = Foreign("NULL", True)
@@ -281,6 +284,31 @@ def test_a_malformed_lease_stops_nobody_and_its_task_comes_back(world: World, da
     item = world.item(BAD)
     assert (item["status"], item["retryCount"]) == ("PENDING", 0)
     assert world.db.items("lease#") == {}
+
+
+@pytest.mark.parametrize("damage", BROKEN_LEASES)
+def test_a_malformed_lease_stops_no_list_no_count_and_no_answer(world: World, damage: str) -> None:
+    running(world)
+    (lease,) = world.db.items("lease#").values()
+    world.db.put({name: value for name, value in (lease | BROKEN_LEASES[damage]).items() if value is not None})
+    other = world.submit()
+    world.sweep()
+    service = Service(world.api)
+    page = service.listing.page(Selection(Status.RUNNING), limit=10)
+    assert other in [task.task_id for task in page.tasks]
+    assert service.census.take(list(world.api.queues.all().values()))["default"].running >= 1
+    why = Whys(world.api.store, world.api.queues, world.api.registry, world.api.settings)
+    assert why.why(world.task(BAD), []).reason in {"running", "lease_expired"}
+
+
+@pytest.mark.parametrize("damage", ["no type", "unknown priority", "tags is a list"])
+def test_a_damaged_row_stops_no_list(world: World, damage: str) -> None:
+    world.db.put(PARKED[damage])
+    good = world.submit()
+    listing = Service(world.api).listing
+    assert [task.task_id for task in listing.page(Selection(Status.PENDING), limit=10).tasks] == [good]
+    world.sweep()
+    assert [task.task_id for task in listing.page(Selection(Status.FAILED), limit=10).tasks] in ([], [BAD])
 
 
 def test_one_lease_the_store_will_not_answer_for_keeps_the_reaper_from_no_other(world: World) -> None:
