@@ -55,7 +55,7 @@ class Plan:
         return task_id_of(self.key)
 
 
-def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True) -> list[Plan]:
+def plans(chance: random.Random, lives: int, *, span: float, cancels: float, deadly: bool) -> list[Plan]:
     """What is asked of the service in one run; `deadly`: some handlers end their process."""
     made: list[Plan] = []
     for number in range(lives):
@@ -86,7 +86,7 @@ def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True
             parents = tuple({chance.choice(made).key: None for _ in range(1 + int(chance.random() * 3))})
         acts = tuple(
             (word, chance.random() * 60)
-            for word, share in (("cancel", 0.18), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.1))
+            for word, share in (("cancel", cancels), ("redrive", 0.35), ("redrive", 0.1), ("ack", 0.1), ("erase", 0.1))
             if chance.random() < share
         )
         wait = chance.random() * span
@@ -94,7 +94,8 @@ def plans(chance: random.Random, lives: int, *, span: float, deadly: bool = True
             wait = span * (0.2 + 0.3 * payload["equal"]) + chance.random() * 0.02
         elif type_name == "limited" and chance.random() < 0.6:  # in a rush
             wait = span * 0.6 + chance.random() * 3
-        made.append(Plan(f"k{number}", type_name, payload, wait, options, parents, acts, chance.random() < 0.1))
+        twice = chance.random() < 0.1 and all(word != "erase" for word, _ in acts)  # or the twin would make it anew
+        made.append(Plan(f"k{number}", type_name, payload, wait, options, parents, acts, twice))
     return made
 
 

@@ -296,6 +296,7 @@ def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
 FAIR = Weather()
 FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
 FREEZING = Weather(freeze=0.06)
+FICKLE = Weather(freeze=0.06, cancels=0.8)
 DEAF = Weather(lost_request=0.18, crash=0.006)
 CUT = Weather(outage=0.03, lost_reply=0.02, lost_request=0.02)
 LATE = Weather(late_request=0.03, freeze=0.005)
@@ -309,7 +310,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("commit-without-token", _drop("commit", attributes=["leaseToken"]), FROZEN),
     Mutation("exits-without-token", _drop("retry", "fail", "finish", "snooze", attributes=["leaseToken"]), FROZEN),
     Mutation("release-without-token", _drop("release", attributes=["leaseToken"]), REFUSED),
-    Mutation("cancel-end-without-token", _drop("cancel_end", attributes=["leaseToken"]), FROZEN),
+    Mutation("cancel-end-without-token", _drop("cancel_end", attributes=["leaseToken"]), FICKLE),
     Mutation("reap-without-token", _drop("reap", "reap_failed", attributes=["leaseToken"]), FROZEN),
     # begin, once, and a look at what is ours
     Mutation("no-begin", _no_begin, TWICE),

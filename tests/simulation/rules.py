@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from tests.simulation.kernel import Kernel, Process
 from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS
 from thunderagent.audit_rules import change_findings, is_task, item_findings
+from thunderagent.claims import CLAIM_UNTIL
 from thunderagent.codec import Item, from_item
 from thunderagent.parents import Verdict, verdict_of
 from thunderagent.schema import edge_id
+from thunderagent.slots import REQUEST_SECONDS
 from thunderagent.states import TERMINAL
 from thunderagent.testing.dynamodb_expressions import Raw
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.weather import Weather
 
 ALIVE_SECONDS = LEASE_SECONDS + 2 * GRACE_SECONDS  # a holder no fault has met for so long has renewed in time
+LATEST_CLAIM_SECONDS = CLAIM_UNTIL * LEASE_SECONDS + REQUEST_SECONDS - GRACE_SECONDS
 LIMITED_QUEUE, LIMIT = "limited", 3
 Key = tuple[str, str]  # task id, lease token
 
@@ -66,6 +69,8 @@ class Rules:
         self.worked: dict[str, int] = {}  # task id -> how often its whole work was done
         self._holder: dict[str, Process] = {}
         self._claims: set[Key] = set()
+        self._opened_at: dict[str, float] = {}
+        self._latecomers: set[str] = set()  # claimed by a request that was under way for very long
         self._gone_leases: set[str] = set()
         self._running_at_close: dict[str, set[str]] = {}
         self._running: defaultdict[str, set[str]] = defaultdict(set)
@@ -128,6 +133,7 @@ class Rules:
             if self._successes[task_id] > 1:
                 self._violate(f"{task_id}: a second SUCCESS")
         self._check_cancel(task_id, old, new)
+        self._check_limit()
 
     def _born(self, task_id: str, new: Item) -> None:
         if "unique" not in new or new["status"] in TERMINAL:
@@ -150,6 +156,10 @@ class Rules:
         if key in self._claims:
             self._violate(f"{task_id}: claimed twice under one token")
         self._claims.add(key)
+        if self._kernel.now > self._opened_at.get(key[1], 0) + LATEST_CLAIM_SECONDS:
+            self._latecomers.add(task_id)  # slots are kept for it no longer than that
+        else:
+            self._latecomers.discard(task_id)
         if new["fence"] != old.get("fence", 0) + 1:
             self._violate(f"{task_id}: claimed, and its fence did not rise by one")
         if old.get("blockedCount"):
@@ -211,8 +221,11 @@ class Rules:
             self._running[queue].add(task_id)
         else:
             self._running[queue].discard(task_id)
-        if queue == LIMITED_QUEUE and len(self._running[queue]) > LIMIT and not self._weather().skew_is_wild:
-            self._violate(f"queue {queue}: {len(self._running[queue])} tasks run, at most {LIMIT} may")
+
+    def _check_limit(self) -> None:
+        running = self._running[LIMITED_QUEUE] - self._latecomers
+        if len(running) > LIMIT and not self._weather().skew_is_wild:
+            self._violate(f"queue {LIMITED_QUEUE}: {len(running)} tasks run, at most {LIMIT} may")
 
     # ---- leases ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +235,7 @@ class Rules:
             self._lease_gone(token, old or {})
             return
         if old is None:
+            self._opened_at[token] = self._kernel.now
             if token in self._gone_leases:
                 self._violate(f"lease {token}: comes back after its end")
             return

@@ -80,7 +80,9 @@ class _Episode:
         self.cloud = Cloud(kernel, sky)
         self.result = result
         self.span = lives * SECONDS_PER_LIFE
-        self.clients = Clients(self.cloud, plans(kernel.random, lives, span=self.span, deadly=not sky.is_fair))
+        self.clients = Clients(
+            self.cloud, plans(kernel.random, lives, span=self.span, cancels=sky.cancels, deadly=not sky.is_fair)
+        )
         self.cloud.rules.nothing_may_repeat = sky.is_fair
         self._looked_at = 0
 

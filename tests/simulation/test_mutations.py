@@ -1,4 +1,4 @@
-"""The simulation can find bugs: rules left out, each of which shows within a few seeds. All of them: make sim-mutations."""
+"""The simulation can find bugs: rules left out, each of which shows within a few seeds. All: make sim-mutations."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ class Weather:
     skew_is_wild: bool = False  # beyond the grace
     redeploys_per_hour: float = 0
     ttl_is_prompt: bool = False
+    cancels: float = 0.18  # of the lives: clients that change their mind
 
     def index_lag(self, chance: random.Random) -> float:
         if self.long_lag and chance.random() < self.long_lag:
