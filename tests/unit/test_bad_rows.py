@@ -11,6 +11,7 @@ from tests.support.protocol import new_task, stored_task
 from tests.support.world import World
 from thunderagent.codec import Foreign, Item
 from thunderagent.listing import Selection
+from thunderagent.operations import Operator
 from thunderagent.schema import lease_key
 from thunderagent.service import Service
 from thunderagent.states import Status
@@ -96,6 +97,9 @@ def test_a_row_that_can_never_run_is_parked_once_with_its_reason(world: World, d
     assert item["error"]["message"]
     assert item["dispatchKey"].startswith("FAILED#")
     assert isinstance(item["expiresAt"], int)
+    assert world.task(BAD).status is Status.FAILED, "a dead letter can be read"
+    listing = Service(world.api).listing
+    assert [task.task_id for task in listing.page(Selection(Status.FAILED), limit=10).tasks] == [BAD]
     assert passes(world) == []
 
 
@@ -307,8 +311,17 @@ def test_a_damaged_row_stops_no_list(world: World, damage: str) -> None:
     good = world.submit()
     listing = Service(world.api).listing
     assert [task.task_id for task in listing.page(Selection(Status.PENDING), limit=10).tasks] == [good]
+
+
+def test_a_parked_row_can_be_erased_and_a_redrive_parks_it_again(world: World) -> None:
+    world.db.put(PARKED["no payload"])
     world.sweep()
-    assert [task.task_id for task in listing.page(Selection(Status.FAILED), limit=10).tasks] in ([], [BAD])
+    operations = Service(world.api).operations
+    operations.redrive(BAD, Operator("me"), key="k")
+    world.sweep()
+    assert world.item(BAD)["error"]["reason"] == "malformed"
+    operations.erase(BAD)
+    assert world.db.item(BAD) is None
 
 
 def test_one_lease_the_store_will_not_answer_for_keeps_the_reaper_from_no_other(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.protocol import NOW, new_task, stored_task
 from thunderagent.codec import Foreign, Item
 from thunderagent.errors import MalformedItem
-from thunderagent.model import Attempt, Failure, Lease, Task
+from thunderagent.model import Attempt, Failure, Lease, Task, mended
 from thunderagent.schema import TASK_ATTRIBUTES
 from thunderagent.states import Status
 
@@ -134,3 +134,37 @@ def test_a_malformed_lease_is_told_from_one_and_what_can_be_read_is(damage: Item
 def test_a_lease_that_lost_its_place_in_the_index_is_a_lease() -> None:
     item = {name: value for name, value in LEASE.items() if name != "dueAt"}
     assert Lease.from_item(item).due_at == NOW
+
+
+# ---- mending --------------------------------------------------------------------------------------------------------
+
+DAMAGES = [
+    *(
+        {name: value}
+        for name, tag in TASK_ATTRIBUTES.items()
+        for value in WRONG[tag]
+        if name not in {"taskId", "status"}
+    ),
+    *({name: None} for name in ("type", "queue", "retryCount", "maxRetryNumber", "createdAt")),
+    {
+        "retryCount": -1,
+        "fence": 0.5,
+        "priority": "urgent",
+        "steps": {"a": 1},
+        "tags": [],
+        "error": {"a": Foreign("B", b"")},
+    },
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_what_is_damaged_can_be_mended_and_nothing_else_is_touched(damage: Item) -> None:
+    item = new_task("t") | damage
+    mends = mended(item, now=NOW)
+    assert mends.keys() == damage.keys()
+    whole = {name: value for name, value in (item | mends).items() if value is not None}
+    Task.from_item(whole)
+
+
+def test_a_sound_row_needs_no_mending() -> None:
+    assert [mended(stored_task("t", status), now=NOW) for status in Status] == [{}] * len(Status)

@@ -29,7 +29,7 @@ from thunderagent.conditions import (
     put_body,
     update,
 )
-from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, TaskId
+from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, TaskId, mended
 from thunderagent.schema import (
     ATTEMPTS_KEPT,
     BLOCKED_LOOK_SECONDS,
@@ -182,13 +182,17 @@ def defer(task: Task, *, until: float, reason: str, now: float) -> Write:
 def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
     """A row that can never run → FAILED with the reason, on the premise that it is still as malformed as seen.
 
-    A cancel that was requested stays decisive: then it is the CANCEL_END.
+    What keeps it from being read as a task is mended or taken away: a dead letter can be listed, read and erased. A
+    cancel that was requested stays decisive: then it is the CANCEL_END.
     """
     if item.get("status") == RUNNING and item.get("cancelRequested") is True:
         return _cancelled_row(item, layout=layout, now=now)
     task_id = str(item["taskId"])
     listed, _ = _listing_of_row(Status.FAILED, item, layout, now)
     error = Failure("MalformedTask", problem, reason="malformed").as_map(at=now)
+    sets = {**_end(Status.FAILED, now), **listed, "error": error}
+    removes = ["lockTime", "owner", "deferredFor"]
+    damaged = {name: value for name, value in mended(item, now=now).items() if name not in {*sets, *removes}}
     return update(
         Event.PARK,
         task_id,
@@ -197,8 +201,8 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
             none_of("status", sorted(TERMINAL)),
             as_seen("updatedAt", item.get("updatedAt")),
         ],
-        sets={**_end(Status.FAILED, now), **listed, "error": error},
-        removes=["lockTime", "owner", "deferredFor"],
+        sets={**sets, **_given(**damaged)},
+        removes=[*removes, *(name for name, value in damaged.items() if value is None)],
         applied=lambda old: old.get("status") == Status.FAILED and old.get("finishedAt") == now,
         returns="ALL_NEW",
     )
@@ -207,6 +211,9 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
 def _cancelled_row(item: Item, *, layout: Layout, now: float) -> Write:
     """CANCEL_END for a row that is no task any more."""
     listed, unlisted = _listing_of_row(Status.DONE, item, layout, now)
+    sets = {**_end(Status.DONE, now), **listed, "outcome": Outcome.CANCELLED.value}
+    removes = ["lockTime", "owner", "deferredFor", *unlisted]
+    damaged = {name: value for name, value in mended(item, now=now).items() if name not in {*sets, *removes}}
     return update(
         Event.CANCEL_END,
         str(item["taskId"]),
@@ -215,8 +222,8 @@ def _cancelled_row(item: Item, *, layout: Layout, now: float) -> Write:
             as_seen("leaseToken", item.get("leaseToken")),
             exists("cancelRequested"),
         ],
-        sets={**_end(Status.DONE, now), **listed, "outcome": Outcome.CANCELLED.value},
-        removes=["lockTime", "owner", "deferredFor", *unlisted],
+        sets={**sets, **_given(**damaged)},
+        removes=[*removes, *(name for name, value in damaged.items() if value is None)],
         applied=_ended_as(Outcome.CANCELLED),
         returns="ALL_NEW",
     )

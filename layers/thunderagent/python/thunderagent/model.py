@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NewType
 
@@ -121,28 +121,47 @@ def check_form(task_id: str, item: Mapping[str, Any]) -> None:
     """Raise MalformedItem unless every known attribute has its type and the required ones are there."""
     if "#" in task_id:
         raise MalformedItem(task_id, "this is the id of a side item")
+    for name, problem in _flaws(item):
+        raise MalformedItem(task_id, f"{name} {problem}")
+
+
+def mended(item: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+    """The attributes that keep a row from being read as a task, with what makes it one: None takes an attribute away.
+
+    For rows that are parked: a dead letter that no reader could show would be none. The status is left to the caller.
+    """
+    stand_ins = {"type": "malformed", "queue": "default", "retryCount": 0, "maxRetryNumber": 0, "createdAt": now}
+    return {name: stand_ins.get(name) for name, _ in _flaws(item) if name != "status"}
+
+
+def _flaws(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The attributes that are not as a task has them, and what is wrong with each."""
     for name in _REQUIRED:
         if item.get(name) is None:
-            raise MalformedItem(task_id, f"{name} is missing")
+            yield name, "is missing"
     for name, tag in TASK_ATTRIBUTES.items():
-        if name not in item:
-            continue
-        value = item[name]
-        if not isinstance(value, _PYTHON_TYPES[tag]) or (tag == "N" and isinstance(value, bool)):
-            raise MalformedItem(task_id, f"{name} has the wrong type")
+        if name in item and not _has_type(tag, item[name]):
+            yield name, "has the wrong type"
     for name in _WHOLE:
         if name in item and not (isinstance(item[name], int) and item[name] >= 0):
-            raise MalformedItem(task_id, f"{name} is not a whole number")
+            yield name, "is not a whole number"
     for name in _NESTED:
         if name in item and not _is_json(item[name]):
-            raise MalformedItem(task_id, f"{name} holds a value that JSON has not")
-    for step in item.get("steps", {}).values():
-        if not (isinstance(step, dict) and isinstance(step.get("n"), int) and isinstance(step.get("result"), str)):
-            raise MalformedItem(task_id, "steps holds something that is no step")
-    if item["status"] not in Status.__members__:
-        raise MalformedItem(task_id, "status is unknown")
+            yield name, "holds a value that JSON has not"
+    if isinstance(item.get("steps"), dict) and not all(map(_is_step, item["steps"].values())):
+        yield "steps", "holds something that is no step"
+    if item.get("status") not in [None, *Status.__members__]:
+        yield "status", "is unknown"
     if item.get("priority", "normal") not in PRIORITIES:
-        raise MalformedItem(task_id, "priority is unknown")
+        yield "priority", "is unknown"
+
+
+def _has_type(tag: str, value: Any) -> bool:
+    return isinstance(value, _PYTHON_TYPES[tag]) and not (tag == "N" and isinstance(value, bool))
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("n"), int) and isinstance(value.get("result"), str)
 
 
 @dataclass(frozen=True)

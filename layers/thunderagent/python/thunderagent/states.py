@@ -130,7 +130,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         _F.PENDING,
         _F.FAILED,
         (Proof.UNCHANGED,),
-        "a row that can never run becomes a dead letter",
+        "a row that can never run becomes a dead letter, what is damaged of it mended or taken away",
         sets=_END | LISTED | {"error"},
         removes=_END_REMOVES,
     ),
