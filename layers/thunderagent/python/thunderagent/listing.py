@@ -200,7 +200,8 @@ class Listing:
 
     def _merged(self, selection: Selection, after: Position | None) -> Iterator[IndexKey]:
         partitions = self._partitions(selection)
-        page = max(10, LOOKUP_KEYS // len(partitions))
+        # DynamoDB reads up to 4 KiB for the price of one key: some 25 keys. With a filter many are read anyway.
+        page = LOOKUP_KEYS if selection.is_filtered else max(25, LOOKUP_KEYS // len(partitions))
         readers = [_Reader(self._store, name, page, selection.newest_first, after) for name in partitions]
         self._threads.map(lambda reader: reader.fill(), readers)
         sign = -1 if selection.newest_first else 1
