@@ -18,6 +18,7 @@ from tests.support.memory_dynamodb import Fault
 from tests.unit.test_jsontext import VALUES, typed
 from thunderagent import jsontext
 from thunderagent.validation import operations
+from thunderagent.version import VERSION
 
 KEY = {"Idempotency-Key": "key-1"}
 
@@ -306,7 +307,7 @@ class TestService:
             "status": "ok",
             "service": "ThunderAgent",
             "environment": "local",
-            "version": "1.0.0",
+            "version": VERSION,
         }
 
     def test_the_document(self, api: Api) -> None:

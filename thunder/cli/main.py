@@ -70,9 +70,9 @@ class Nouns(Noun):
 
 def print_version(ctx: click.Context, param: click.Parameter, asked: Any) -> None:
     if asked and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from thunderagent.version import VERSION
 
-        click.echo(f"thunder-agent {version('thunder-agent')}")
+        click.echo(f"thunder-agent {VERSION}")
         ctx.exit()
 
 
