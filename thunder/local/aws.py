@@ -6,7 +6,7 @@ import http.client
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,11 @@ class EmbeddedAws:
         return f"http://{LOOPBACK}:{self.port}"
 
 
-def settings(state: StateDir, port: int) -> dict[str, str]:
-    """The whole environment of the embedded AWS. Nothing is inherited: its Lambda functions would inherit it too."""
+def settings(state: StateDir, port: int, endpoints: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The whole environment of the embedded AWS. Nothing is inherited: its Lambda functions would inherit it too, as
+    they do `endpoints`, which lead them to single services (`DYNAMODB`) by another way."""
     return {
+        **{f"AWS_ENDPOINT_URL_{service}": url for service, url in (endpoints or {}).items()},
         "PATH": SYSTEM_PATH,
         "HOME": str(state.scratch),
         "TMPDIR": str(state.scratch),
@@ -62,7 +64,13 @@ def settings(state: StateDir, port: int) -> dict[str, str]:
     }
 
 
-def start(checkout: Checkout, state: StateDir, remember: Callable[[EmbeddedAws], None]) -> EmbeddedAws:
+def start(
+    checkout: Checkout,
+    state: StateDir,
+    remember: Callable[[EmbeddedAws], None],
+    *,
+    endpoints: Mapping[str, str] | None = None,
+) -> EmbeddedAws:
     """Starts the embedded AWS on the port it had before, or on a free one, and waits until it answers.
 
     `remember` is told of the process before anything else is done with it: whatever happens to us, it can be found and
@@ -70,7 +78,8 @@ def start(checkout: Checkout, state: StateDir, remember: Callable[[EmbeddedAws],
     LocalError with the end of its log when it does not come up, and when it listens on more than 127.0.0.1.
     """
     for attempt in range(START_TRIES):
-        aws = _launch(checkout, state, free_port(remembered=None if attempt else _remembered_port(state)))
+        port = free_port(remembered=None if attempt else _remembered_port(state))
+        aws = _launch(checkout, state, settings(state, port, endpoints), port)
         remember(aws)
         if _answers(aws):
             _require_loopback(aws)
@@ -111,9 +120,9 @@ def client(service: str, endpoint: str) -> Any:
     )
 
 
-def _launch(checkout: Checkout, state: StateDir, port: int) -> EmbeddedAws:
+def _launch(checkout: Checkout, state: StateDir, env: Mapping[str, str], port: int) -> EmbeddedAws:
     argv = [str(checkout.embedded_python), "-I", str(EMULATOR)]
-    child = spawn(PROCESS_NAME, argv, env=settings(state, port), log=state.logs / "aws.log")
+    child = spawn(PROCESS_NAME, argv, env=env, log=state.logs / "aws.log")
     return EmbeddedAws(child=child, port=port)
 
 

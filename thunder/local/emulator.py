@@ -12,16 +12,21 @@ those of one API call. Alarms are judged by the bridge (`thunder.local.bridge`) 
 
 A stream's records do not outlive the process, but how far each consumer has read them does: after a restart it would
 wait until as many new ones have come. Here it begins with the first.
+
+ministack saves its services one by one when it ends. Killed meanwhile, it would find a table of now beside a stack of
+before. Here a save counts as a whole or not at all, and a run that was ended without one is known by it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,10 +34,13 @@ SUPPORTED_VERSION = "1.5.33"
 KEY_CONDITION = "KeyConditionExpression"
 CACHED_EXPRESSIONS = 4096
 WRITE_UNITS = "ConsumedWriteCapacityUnits"
+UNSAVED = "unsaved"  # there while it runs: what it holds is in memory alone
+SAVING, SAVED = "saving", "saved"  # a save being written, and one that is complete but not in its place yet
 METRICS_KEPT_SECONDS = 3 * 3600  # what the dashboard shows; each request to CloudWatch goes through all that is kept
 
 
 def main() -> None:
+    finish_saving(Path(os.environ["STATE_DIR"]))
     if version("ministack") == SUPPORTED_VERSION:
         dynamodb = import_module("ministack.services.dynamodb")
         remember_key_conditions(dynamodb)
@@ -42,9 +50,11 @@ def main() -> None:
         functions = import_module("ministack.services.lambda_svc")
         count_every_invocation(functions)
         read_streams_anew(functions)
+        app = import_module("ministack.app")
+        save_as_a_whole(app, import_module("ministack.core.persistence"))
     else:
         print(f"ministack {version('ministack')} is not {SUPPORTED_VERSION}: large queries are slow", file=sys.stderr)
-    app = import_module("ministack.app")
+        app = import_module("ministack.app")
     forget_own_settings()
     app.main()
 
@@ -54,6 +64,32 @@ def forget_own_settings() -> None:
     like LOG_LEVEL mean something to the functions."""
     for name in ("LOG_LEVEL", "AUTH"):
         os.environ.pop(name, None)
+
+
+def finish_saving(state: Path) -> None:
+    """Puts a complete save into its place and drops one that is not: before anything is read. Repeatable."""
+    saved = state / SAVED
+    for path in saved.iterdir() if saved.is_dir() else ():
+        path.replace(state / path.name)
+    for directory in (saved, state / SAVING):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def save_as_a_whole(app: ModuleType, persistence: ModuleType) -> None:
+    """Makes ministack's save write beside what was saved before; one rename then decides that it counts."""
+    state, save_all = Path(persistence.STATE_DIR), app.save_all
+    (state / UNSAVED).touch()
+
+    def save(services: Any) -> None:
+        finish_saving(state)
+        (state / SAVING).mkdir()
+        persistence.STATE_DIR = str(state / SAVING)  # type: ignore[attr-defined]
+        save_all(services)
+        (state / SAVING).rename(state / SAVED)
+        finish_saving(state)
+        (state / UNSAVED).unlink(missing_ok=True)
+
+    app.save_all = save  # type: ignore[attr-defined]
 
 
 def remember_key_conditions(dynamodb: ModuleType) -> None:

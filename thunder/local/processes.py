@@ -72,17 +72,22 @@ def spawn(name: str, argv: list[str], *, env: Mapping[str, str], log: Path) -> C
     return Child(name=name, pid=pid, started=started)
 
 
-def end(child: Child) -> None:
+def end(child: Child, *, waiting: Callable[[], None] = lambda: None) -> None:
     """Ends the child's whole group: SIGTERM, and SIGKILL for what is left five seconds after its leader has ended.
 
     The leader itself has two minutes to save what it holds. Returns when nothing of the group is left. Safe when the
-    child is long gone: a process that merely has its id now is not touched. Raises LocalError when even SIGKILL leaves
-    something behind.
+    child is long gone: a process that merely has its id now is not touched. `waiting` is called again and again while
+    the leader saves. Raises LocalError when even SIGKILL leaves something behind.
     """
     if not child.alive and _start_time(child.pid) is not None:
         return  # The id belongs to another process now, so the kernel had let go of our group before.
     _signal_group(child.pid, signal.SIGTERM)
-    if _comes(lambda: not child.alive, SAVE_GRACE_SECONDS) and _group_empties(child.pid, TERM_GRACE_SECONDS):
+
+    def has_ended() -> bool:
+        waiting()
+        return not child.alive
+
+    if _comes(has_ended, SAVE_GRACE_SECONDS) and _group_empties(child.pid, TERM_GRACE_SECONDS):
         return
     _signal_group(child.pid, signal.SIGKILL)
     if not _group_empties(child.pid, KILL_GRACE_SECONDS):

@@ -33,6 +33,18 @@ class Progress:
         yield
         self.write(f"    done in {time.monotonic() - begun:.1f} s")
 
+    def sign_of_life(self, doing: str) -> Callable[[], None]:
+        """What to call again and again while waiting: now and then it says that it still does, and since when."""
+        begun = said = time.monotonic()
+
+        def still() -> None:
+            nonlocal said
+            if (now := time.monotonic()) - said >= SIGN_OF_LIFE_SECONDS:
+                self.write(f"    {doing}, {now - begun:.0f} s so far")
+                said = now
+
+        return still
+
     def wait(self, process: subprocess.Popen[bytes], doing: str) -> int:
         """Waits for the process with a line every few seconds; returns its exit code."""
         begun = time.monotonic()

@@ -28,6 +28,8 @@ class LocalStack:
     checkout: Checkout
     state: StateDir
     progress: Progress = field(default_factory=Progress)
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    """Where the functions find single services, by the names botocore uses (`DYNAMODB`): a proxy that breaks things."""
 
     def up(self) -> dict[str, Any]:
         """Starts and deploys what is not up to date yet, and returns the record of what is up.
@@ -40,9 +42,10 @@ class LocalStack:
             self.state.create()
             if running := self._running():
                 return self._up_to_date(running)
+            self._mend()
             try:
                 with self.progress.step("starting the embedded AWS"):
-                    running = aws.start(self.checkout, self.state, self._remember)
+                    running = aws.start(self.checkout, self.state, self._remember, endpoints=self.endpoints)
                 return self._up_to_date(running)
             except BaseException:
                 self._end_all()
@@ -73,6 +76,16 @@ class LocalStack:
         self._end_all()
         return None
 
+    def _mend(self) -> None:
+        """Says what a run that was killed has cost, and sets aside what nothing can be built on."""
+        if not self.state.was_killed:
+            return
+        if self.state.was_saved:
+            self.progress.say("the last run was killed: what was stored in it is lost, what it began with is there")
+        else:
+            aside = self.state.set_aside()
+            self.progress.say(f"the first run was killed before anything was saved; its remains are in {aside}")
+
     def _up_to_date(self, running: EmbeddedAws) -> dict[str, Any]:
         if self._deployed(running) != fingerprint(self.checkout):
             self._deploy(running)
@@ -92,11 +105,19 @@ class LocalStack:
         """Ends the processes, the newest first, and forgets them. False when there were none."""
         children = self._children()
         for child in reversed(children):
-            end(child)
+            self._end(child)
         self.state.record_file.unlink(missing_ok=True)
         self.state.processes_file.unlink(missing_ok=True)
         self.state.clear_scratch()
         return bool(children)
+
+    def _end(self, child: Child) -> None:
+        """Ends a process. The embedded AWS then writes down all it holds: on a busy machine it takes its time."""
+        if child.name != aws.PROCESS_NAME or not child.alive:
+            end(child)
+            return
+        with self.progress.step("ending the embedded AWS: it saves what it holds"):
+            end(child, waiting=self.progress.sign_of_life("saving"))
 
     def _remember(self, running: EmbeddedAws, *others: Child) -> None:
         children = [child.as_record() for child in (running.child, *others)]

@@ -26,6 +26,16 @@ class StateDir:
         return self.path / "aws"
 
     @property
+    def was_killed(self) -> bool:
+        """Whether the embedded AWS was ended without saving, or runs. The mark is its own (`emulator.py`)."""
+        return (self.aws / "unsaved").exists()
+
+    @property
+    def was_saved(self) -> bool:
+        """Whether the embedded AWS has ever saved what it holds."""
+        return any(self.aws.glob("*.json")) or (self.aws / "saved").exists()
+
+    @property
     def objects(self) -> Path:
         return self.path / "s3"
 
@@ -58,6 +68,20 @@ class StateDir:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.aws, self.objects, self.scratch, self.logs):
             directory.mkdir(exist_ok=True)
+
+    def set_aside(self) -> Path:
+        """Moves what the embedded AWS has written out of its way, in place of what was set aside before.
+
+        Objects are written at once and everything else when it ends: killed in its first run it leaves buckets that
+        no stack knows, and bootstrapping, finding them, fails.
+        """
+        aside = self.path / "set-aside"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        for directory in (self.aws, self.objects):
+            directory.rename(aside / directory.name)
+            directory.mkdir()
+        return aside
 
     def clear_scratch(self) -> None:
         """Removes what the embedded AWS unpacked for its workers; only while none of them runs."""

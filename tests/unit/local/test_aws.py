@@ -52,7 +52,7 @@ def test_only_this_machine_reaches_it(start):
 
 def test_it_is_ended_when_it_listens_on_more_than_loopback(start, monkeypatch):
     before = settings
-    monkeypatch.setattr(aws, "settings", lambda state, port: {**before(state, port), "BIND_HOST": "0.0.0.0"})
+    monkeypatch.setattr(aws, "settings", lambda *given: {**before(*given), "BIND_HOST": "0.0.0.0"})
 
     with pytest.raises(LocalError, match=r"0\.0\.0\.0"):
         start()
@@ -190,3 +190,10 @@ def test_a_stale_record_of_a_running_one_is_not_it(start):
 
     assert not replace(running.child, started="another time").alive
     assert running.child.alive
+
+
+def test_functions_can_be_led_to_a_service_by_another_way(tmp_path):
+    by_proxy = settings(StateDir(tmp_path), 1, {"DYNAMODB": "http://127.0.0.1:9"})
+
+    assert by_proxy["AWS_ENDPOINT_URL_DYNAMODB"] == "http://127.0.0.1:9"
+    assert not any(name.startswith("AWS_ENDPOINT_URL") for name in settings(StateDir(tmp_path), 1))

@@ -1,14 +1,23 @@
-"""The memory for key conditions changes what a query costs, never what it answers."""
+"""What the embedded AWS does otherwise than ministack: queries cost less and answer the same, a save counts as a whole."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from thunder.local import emulator
-from thunder.local.emulator import KEY_CONDITION, KeyConditions, Tokens, WriteMeter, forget_own_settings
+from thunder.local.emulator import (
+    KEY_CONDITION,
+    KeyConditions,
+    Tokens,
+    WriteMeter,
+    finish_saving,
+    forget_own_settings,
+    save_as_a_whole,
+)
 
 BY_HASH = "#k = :k"
 BY_HASH_AND_RANGE = "#k = :k AND #d <= :now"
@@ -230,3 +239,65 @@ def test_consumers_of_a_stream_begin_with_its_first_record_after_a_restart():
 
     assert streams._data == {"restored at import": 0, "doorbell": 0, "recorder": 0}
     assert other._data == {"queue": 5}
+
+
+class Killed(BaseException):
+    """Stands in for SIGKILL: nothing after it is done."""
+
+
+class Persistence:
+    """Stands in for ministack's persistence: saves the services one by one, and may be killed at one of them."""
+
+    def __init__(self, state):
+        self.state = state
+        self.killed_at = None
+        self.persistence = SimpleNamespace(STATE_DIR=str(state))
+        self.app = SimpleNamespace(save_all=self._save_all)
+        save_as_a_whole(self.app, self.persistence)
+
+    def _save_all(self, services):
+        for name, text in services.items():
+            if name == self.killed_at:
+                raise Killed
+            (Path(self.persistence.STATE_DIR) / f"{name}.json").write_text(text)
+
+    def save(self, **services):
+        self.app.save_all(services)
+
+    @property
+    def saved(self):
+        return {path.name: path.read_text() for path in self.state.iterdir() if path.is_file()}
+
+
+def test_a_save_that_is_killed_changes_nothing(tmp_path):
+    (tmp_path / "table.json").write_text("before")
+    (tmp_path / "stack.json").write_text("before")
+    run = Persistence(tmp_path)
+    run.killed_at = "stack"
+
+    with pytest.raises(Killed):
+        run.save(table="now", stack="now")
+    finish_saving(tmp_path)
+
+    assert run.saved == {"table.json": "before", "stack.json": "before", "unsaved": ""}
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_a_complete_save_counts_although_it_was_not_put_into_place(tmp_path):
+    (tmp_path / "table.json").write_text("before")
+    (tmp_path / "stack.json").write_text("now")  # the one that was
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "table.json").write_text("now")
+
+    finish_saving(tmp_path)
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"table.json": "now", "stack.json": "now"}
+
+
+def test_a_run_that_saved_is_not_marked_as_unsaved(tmp_path):
+    run = Persistence(tmp_path)
+    assert "unsaved" in run.saved
+
+    run.save(table="now")
+
+    assert run.saved == {"table.json": "now"}

@@ -9,10 +9,11 @@ import time
 import pytest
 
 from thunder.local import stack as module
+from thunder.local.aws import LOOPBACK, client
 from thunder.local.checkout import Checkout
 from thunder.local.errors import LocalError
 from thunder.local.processes import Child, group_members, open_addresses
-from thunder.local.progress import SILENT
+from thunder.local.progress import SILENT, Progress
 from thunder.local.stack import LocalStack, local_api_url
 from thunder.local.state import StateDir, read_json, write_json
 
@@ -33,6 +34,18 @@ def stack(tmp_path, monkeypatch):
 
 def bridge_of(stack):
     return next(child for child in read_json(stack.state.processes_file)["children"] if child["name"] == "bridge")
+
+
+def told(stack):
+    """What the stack says from now on."""
+    said = []
+    object.__setattr__(stack, "progress", Progress(write=said.append))
+    return said
+
+
+def kill(pid):
+    os.killpg(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def eventually_not(condition):
@@ -108,6 +121,32 @@ def test_the_remains_of_a_dead_one_are_ended_before_another_is_started(stack):
 
     assert second["pid"] != first["pid"]
     assert group_members(bridge["pid"]) == set()
+
+
+def test_a_first_run_that_was_killed_is_set_aside(stack):
+    said = told(stack)
+    first = stack.up()
+    client("s3", f"http://{LOOPBACK}:{stack.state.port_file.read_text().strip()}").create_bucket(Bucket="orphan")
+    kill(first["pid"])
+
+    stack.up()
+
+    assert any("first run was killed" in line for line in said)
+    assert list((stack.state.path / "set-aside" / "s3").rglob("orphan"))
+    assert not list(stack.state.objects.rglob("orphan"))
+
+
+def test_a_later_run_that_was_killed_goes_on_with_what_was_saved(stack):
+    said = told(stack)
+    stack.up()
+    stack.down()
+    assert any("it saves what it holds" in line for line in said)
+    kill(stack.up()["pid"])
+
+    stack.up()
+
+    assert sum("last run was killed" in line for line in said) == 1
+    assert not (stack.state.path / "set-aside").exists()
 
 
 def test_a_bridge_that_died_is_told_of_and_started_again(stack):
