@@ -11,7 +11,9 @@ from functions.api import handler
 from tests.support.api import Api
 from tests.support.fakes import START
 from thunderagent.codec import Item
+from thunderagent.listing import Position, Selection, token_of
 from thunderagent.schema import shard_of
+from thunderagent.states import Status
 
 DAY = 86_400
 
@@ -222,6 +224,37 @@ class TestRefusals:
     def test_ta_34_a_token_of_ones_own_making(self, api: Api, token: str) -> None:
         response = api.call("GET", "/tasks", query=f"status=FAILED&nextToken={token}")
         assert (response.status, response.error["path"]) == (400, "nextToken")
+
+    @pytest.mark.parametrize("query", ["status=FAILED&limit=1", "status=FAILED&limit=1&type=demo.echo"])
+    def test_a_token_with_any_character_altered(self, api: Api, query: str) -> None:
+        for number in range(3):
+            api.table.put(ended(f"t{number}", START + number))
+        token = api.call("GET", "/tasks", query=query).json["nextToken"]
+        assert api.call("GET", "/tasks", query=f"{query}&nextToken={token}").status == 200
+        altered = [token[:at] + ("B" if token[at] == "A" else "A") + token[at + 1 :] for at in range(len(token))]
+        altered += [token[:-1], token + "A", token + "=", "*" + token, token + "%0D%0A", "+" + token, token + token]
+        for each in altered:
+            response = api.call("GET", "/tasks", query=f"{query}&nextToken={each}")
+            assert (response.status, response.error["path"]) == (400, "nextToken"), each
+
+    def test_a_forged_place_is_one_in_the_same_list(self, api: Api) -> None:
+        """The checksum is no secret. A place of another partition, of a side item or of a number that DynamoDB does not
+        know leads to this list's tasks and to nothing else."""
+        api.table.put(ended("t0", START))
+        api.table.put(ended("other", START, queue="mail", dispatchKey="FAILED#mail#0"))
+        failed = Selection(Status.FAILED, queue="default")
+        for place in (
+            Position(START + 1, "FAILED#mail#0", "other"),
+            Position(START + 1, "LEASE#default#0", "lease#x"),
+            Position(START + 1, "FAILED#default#0", "\ud800"),
+            Position(1e-300, "FAILED#default#0", "t0"),
+            Position(-999_999_999_999, "", "-"),
+        ):
+            response = api.call(
+                "GET", "/tasks", query=f"status=FAILED&queue=default&nextToken={token_of(failed, place)}"
+            )
+            assert response.status == 200
+            assert {task["taskId"] for task in response.json["tasks"]} <= {"t0"}
 
     def test_a_token_of_another_list(self, api: Api) -> None:
         for number in range(3):

@@ -46,6 +46,8 @@ class TestSettings:
             ({"paused": "yes"}, "paused"),
             ({"maxConcurrency": 1.5}, "maxConcurrency"),
             ({"ratePerSecond": 0}, "ratePerSecond"),
+            ({"ratePerSecond": 5e-324}, "ratePerSecond"),
+            ({"perKey": {"tag": "tenant", "ratePerSecond": 1e-200}}, "perKey.ratePerSecond"),
             ({"perKey": {"tag": ""}}, "perKey.tag"),
             ({"shards": 65}, "shards"),
             ({"limit": 3}, "limit"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunderagent.codec import (
+    SMALLEST,
     Foreign,
     LongNumber,
     from_attribute,
@@ -37,8 +38,9 @@ ATTRIBUTES = st.recursive(
     ),
     max_leaves=5,
 )
+FLOATS = st.floats(SMALLEST, 1e9) | st.floats(-1e9, -SMALLEST) | st.just(0.0)
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.text() | st.integers(-(10**20), 10**20) | st.floats(-1e9, 1e9),
+    st.none() | st.booleans() | st.text() | st.integers(-(10**20), 10**20) | FLOATS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
@@ -63,6 +65,9 @@ def test_plain_values_come_back_equal(value: Any) -> None:
         (-2.5, "-2.5"),
         (10**30, "1" + "0" * 30),
         (1e300, "1e+300"),
+        (1e-130, "1e-130"),
+        (9e-131, "0"),  # DynamoDB would refuse it
+        (-5e-324, "0"),
     ],
 )
 def test_numbers_are_written_short(value: float, text: str) -> None:

@@ -179,7 +179,10 @@ def test_what_is_no_cron_expression_is_refused_with_its_path(cron: str) -> None:
     assert refused.value.path == "cron"
 
 
-@pytest.mark.parametrize("zone", ["", "Mars/Olympus", "America", "../etc/passwd", "/etc/localtime", "UTC+1", "a\0b"])
+@pytest.mark.parametrize(
+    "zone",
+    ["", "Mars/Olympus", "America", "../etc/passwd", "/etc/localtime", "UTC+1", "a\0b", "localtime", "right/UTC"],
+)
 def test_what_is_no_time_zone_is_refused_with_its_path(zone: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         next_firing("* * * * *", zone, after=NOON)

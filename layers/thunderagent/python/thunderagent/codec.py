@@ -19,6 +19,7 @@ RawItem = Mapping[str, Mapping[str, Any]]
 
 
 FLOAT_DIGITS = 15  # so many decimal digits always survive a double
+SMALLEST = 1e-130  # of DynamoDB's numbers; it refuses what is nearer to zero (Amazon DynamoDB, "Data types")
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,14 @@ def to_attribute(value: Any) -> dict[str, Any]:
 
 
 def number_text(value: float) -> str:
-    """A number as DynamoDB keeps it: at most 38 digits, no exponent surprises for whole floats."""
+    """A number as DynamoDB keeps it: at most 38 digits, no exponent surprises for whole floats, nothing between zero
+    and its smallest number."""
     if isinstance(value, LongNumber):
         return value.text
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} is not a DynamoDB number")
-        if value.is_integer() and abs(value) < 1e15:
+        if abs(value) < SMALLEST or (value.is_integer() and abs(value) < 1e15):
             return str(int(value))
         return repr(value)
     return str(value)

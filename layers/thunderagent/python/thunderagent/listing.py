@@ -8,12 +8,13 @@ any place, and neither a key that is gone nor a new queue moves the place where 
 from __future__ import annotations
 
 import base64
-import binascii
+import hashlib
 import heapq
 import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -42,6 +43,7 @@ from thunderagent.threads import Threads
 LOOKUP_KEYS: Final = 100
 KEYS_READ: Final = 500  # of one page, at least; a filter that fits nothing still ends there
 LEASES_READ: Final = 1_000
+CHECKSUM_BYTES: Final = 9
 
 
 @dataclass(frozen=True)
@@ -275,21 +277,41 @@ class _Reader:
 
 
 def token_of(selection: Selection, position: Position) -> str:
-    """A position as a text for one's caller, good for this selection only."""
+    """A position as a text for one's caller, good for this selection only.
+
+    Its checksum is no secret: it tells of alteration, not of forgery. Nor need it: whatever a token says, the next page
+    is read from the partitions of the request's own selection.
+    """
     fields = [*_identity(selection), position.due_at, position.partition, position.task_id]
-    return base64.urlsafe_b64encode(json.dumps(fields, separators=(",", ":")).encode()).decode().rstrip("=")
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(_checksum(text) + text).decode().rstrip("=")
 
 
 def position_of(token: str, selection: Selection) -> Position:
-    """The position of a token. Raises InvalidInput for one that this selection did not make."""
-    try:
-        fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        *identity, due_at, partition, task_id = fields
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        identity, due_at, partition, task_id = [], None, None, None
+    """The position of a token. Raises InvalidInput for one that `token_of` did not make of this selection."""
+    identity: list[Any] = []
+    due_at = partition = task_id = None
+    with suppress(ValueError, TypeError, RecursionError):
+        *identity, due_at, partition, task_id = json.loads(_checked_text(token))
     if identity != _identity(selection) or not _is_position(due_at, partition, task_id):
         raise InvalidInput("nextToken: it belongs to another list, or to none", path="nextToken")
-    return Position(due_at, partition, task_id)
+    position = Position(due_at, partition, task_id)
+    if token_of(selection, position) != token:
+        raise InvalidInput("nextToken: it was altered", path="nextToken")
+    return position
+
+
+def _checked_text(token: str) -> bytes:
+    """Raises ValueError (binascii.Error is one)."""
+    raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    checksum, text = raw[:CHECKSUM_BYTES], raw[CHECKSUM_BYTES:]
+    if checksum != _checksum(text):
+        raise ValueError("altered")
+    return text
+
+
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()[:CHECKSUM_BYTES]
 
 
 def _identity(selection: Selection) -> list[Any]:

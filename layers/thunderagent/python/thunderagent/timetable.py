@@ -20,6 +20,7 @@ from cronsim import CronSim, CronSimError
 from thunderagent.errors import InvalidInput
 
 FIELDS = 5
+MACHINE_ZONES = frozenset({"localtime", "posixrules", "posix", "right"})
 HOUR, DAY = 3600, 86_400
 LOOKS_BACK_SECONDS = (HOUR, DAY, 8 * DAY, 40 * DAY, 400 * DAY, 3000 * DAY)
 
@@ -72,8 +73,11 @@ def last_firing(cron: str, timezone: str, *, since: float, until: float) -> floa
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of an IANA name. Raises InvalidInput."""
+    """The time zone of an IANA name. Raises InvalidInput; also for names that some machines' directories of zones hold
+    beside those of IANA: what they mean depends on the machine, or counts leap seconds."""
     try:
+        if name.partition("/")[0] in MACHINE_ZONES:
+            raise ValueError(name)
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # unknown; not a name; a directory such as "America"
         raise InvalidInput(

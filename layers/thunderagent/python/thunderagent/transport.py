@@ -51,6 +51,9 @@ def boto_client(service: str, *, region: str, endpoint_url: str | None = None, *
         max_pool_connections=64,
         tcp_keepalive=True,
         parameter_validation=False,
+        # Left alone, botocore presigns S3's URLs by version 2 where the region still knows it; S3 refuses that for
+        # objects under a KMS key, whatever the region.
+        signature_version="s3v4" if service == "s3" else None,
     )
     with _BUILDING:
         session = get_session()

@@ -265,11 +265,6 @@ def _check_minimum(value: Any, limit: float, rules: Schema, steps: Steps) -> Non
         raise refusal(steps, f"must be at least {limit}")
 
 
-def _check_above(value: Any, limit: float, rules: Schema, steps: Steps) -> None:
-    if value is not None and value <= limit:
-        raise refusal(steps, f"must be more than {limit}")
-
-
 def _check_maximum(value: Any, limit: float, rules: Schema, steps: Steps) -> None:
     if value is not None and value > limit:
         raise refusal(steps, f"must be at most {limit}")
@@ -316,7 +311,6 @@ RULES: Final[Mapping[str, Callable[[Any, Any, Schema, Steps], None]]] = {
     "minItems": _check_min_items,
     "maxItems": _check_max_items,
     "minimum": _check_minimum,
-    "exclusiveMinimum": _check_above,
     "maximum": _check_maximum,
     "minLength": _check_min_length,
     "maxLength": _check_max_length,
