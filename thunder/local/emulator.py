@@ -4,7 +4,8 @@ A script, run by the interpreter of `.venv/embedded` and importing nothing of ou
 reaches the Lambda functions it runs. Configured by environment variables, as ministack is.
 
 ministack parses and validates a query's key condition again for every row of the partition. The conditions here are
-validated on the first row of a query and read once; 20,000 keys then take a third of the time.
+validated on the first row of a query and read once, and the numbers that the rows are ordered by are read once: a
+query over 10,000 keys then takes a sixth of the processor time (25 instead of 150 ms here).
 
 AWS counts the write units of each table and index in CloudWatch; ministack only tells those who ask. Here writes of
 single items count; batches and transactions do not. And AWS counts every invocation of a function; ministack only
@@ -20,6 +21,7 @@ before. Here a save counts as a whole or not at all, and a run that was ended wi
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -32,7 +34,10 @@ from typing import Any
 
 SUPPORTED_VERSION = "1.5.33"
 KEY_CONDITION = "KeyConditionExpression"
+HASH_ALONE = re.compile(r"[#\w]+ = :\w+")
+HASH_AND_SIDE = re.compile(r"[#\w]+ = :\w+ AND (#?\w+) (<=|>=|<|>) (:\w+)")
 CACHED_EXPRESSIONS = 4096
+REMEMBERED_NUMBERS = 500_000
 WRITE_UNITS = "ConsumedWriteCapacityUnits"
 UNSAVED = "unsaved"  # there while it runs: what it holds is in memory alone
 SAVING, SAVED = "saving", "saved"  # a save being written, and one that is complete but not in its place yet
@@ -44,6 +49,7 @@ def main() -> None:
     if version("ministack") == SUPPORTED_VERSION:
         dynamodb = import_module("ministack.services.dynamodb")
         remember_key_conditions(dynamodb)
+        remember_order(dynamodb)
         cloudwatch = import_module("ministack.services.cloudwatch")
         count_write_units(dynamodb, cloudwatch)
         leave_alarms_to_the_bridge(cloudwatch)
@@ -119,12 +125,14 @@ class KeyConditions:
     """ministack's condition evaluator; for a query's key condition only the first row pays for the validation.
 
     A query is recognised by the identity of its values, which ministack takes from the request's own JSON object. The
-    reference is held until the next query, so the identity cannot be used again meanwhile.
+    reference is held until the next query, so the identity cannot be used again meanwhile. ministack has narrowed the
+    rows to the partition already: what the condition says of the hash key holds for all of them.
     """
 
     def __init__(self, dynamodb: ModuleType, tokenize: Tokens) -> None:
         self._evaluate = dynamodb._evaluate_condition
         self._reader = dynamodb._ExprEval
+        self._compare = dynamodb._compare_ddb
         self._tokenize = tokenize
         self._query = threading.local()
 
@@ -138,17 +146,48 @@ class KeyConditions:
     ) -> Any:
         if slot != KEY_CONDITION or not expression or not expression.strip():
             return self._evaluate(expression, item, values, names, slot=slot)
-        if getattr(self._query, "values", None) is not values or self._query.expression != expression:
+        query = self._query
+        if getattr(query, "values", None) is not values or query.expression != expression:
             return self._first_row(expression, item, values, names)
-        # With the hash key alone every candidate matches: ministack has narrowed them to that partition already.
-        return self._query.hash_only or self._reader(self._tokenize(expression), item, values, names).evaluate()
+        if query.side is None:
+            return query.hash_only or self._reader(self._tokenize(expression), item, values, names).evaluate()
+        return self._compare(item.get(query.name), query.side, query.edge)
 
     def _first_row(self, expression: str, item: dict[str, Any], values: dict[str, Any], names: dict[str, str]) -> Any:
         answer = self._evaluate(expression, item, values, names, slot=KEY_CONDITION)
-        self._query.values = values
-        self._query.expression = expression
-        self._query.hash_only = len(self._tokenize(expression)) == 3
+        query = self._query
+        query.values, query.expression, query.side = values, expression, None
+        query.hash_only = HASH_ALONE.fullmatch(expression) is not None
+        if (found := HASH_AND_SIDE.fullmatch(expression)) is not None:
+            query.name, query.side, query.edge = names.get(found[1], found[1]), found[2], values.get(found[3])
         return answer
+
+
+def remember_order(dynamodb: ModuleType) -> None:
+    """Replaces what ministack orders the rows of an index by: each number is read once, and not for every query."""
+    dynamodb._index_order_value = OrderValues(dynamodb._index_order_value)  # type: ignore[attr-defined]
+
+
+class OrderValues:
+    """ministack's place of a row in an index, with a memory for numbers."""
+
+    def __init__(self, reckon: Any) -> None:
+        self._reckon = reckon
+        self._known: dict[str, Any] = {}
+
+    def __call__(self, item: dict[str, Any], name: str, type_hint: str) -> Any:
+        attribute = item.get(name)
+        if not attribute or type_hint not in attribute or type_hint not in ("S", "N"):
+            return self._reckon(item, name, type_hint)
+        value = attribute[type_hint]
+        if type_hint == "S":
+            return value
+        number = self._known.get(value)
+        if number is None:
+            if len(self._known) >= REMEMBERED_NUMBERS:
+                self._known.clear()
+            number = self._known[value] = self._reckon(item, name, type_hint)
+        return number
 
 
 def count_write_units(dynamodb: ModuleType, cloudwatch: ModuleType) -> None:

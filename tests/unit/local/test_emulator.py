@@ -1,17 +1,21 @@
-"""What the embedded AWS does otherwise than ministack: queries cost less and answer the same, a save counts as a whole."""
+"""What the embedded AWS does otherwise than ministack: queries cost less and answer alike, a save counts as a whole."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from thunder.local import emulator
+from thunder.local.checkout import Checkout
 from thunder.local.emulator import (
     KEY_CONDITION,
     KeyConditions,
+    OrderValues,
     Tokens,
     WriteMeter,
     finish_saving,
@@ -21,6 +25,7 @@ from thunder.local.emulator import (
 
 BY_HASH = "#k = :k"
 BY_HASH_AND_RANGE = "#k = :k AND #d <= :now"
+BETWEEN = "#k = :k AND #d BETWEEN :now AND :later"
 
 
 class Database:
@@ -32,7 +37,10 @@ class Database:
         self.tokenized = []
         self.answer = answer
         self.module = SimpleNamespace(
-            _tokenize=self._tokenize, _evaluate_condition=self._evaluate, _ExprEval=self._reader
+            _tokenize=self._tokenize,
+            _evaluate_condition=self._evaluate,
+            _ExprEval=self._reader,
+            _compare_ddb=lambda left, side, right: (left, side, right),
         )
 
     def _tokenize(self, expression):
@@ -60,13 +68,59 @@ def evaluate(database):
     return KeyConditions(database.module, Tokens(database.module._tokenize))
 
 
+PROGRAM = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+emulator, dynamodb = importlib.import_module("emulator"), importlib.import_module("ministack.services.dynamodb")
+names, values = {"#k": "dispatchKey", "#d": "dueAt"}, {":k": {"S": "a"}, ":d": {"N": "5"}}
+rows = [{"dispatchKey": {"S": "a"}, "dueAt": {"N": number}} for number in ("4.5", "5", "5.0", "10", "-1")]
+conditions = ["#k = :k", *(f"#k = :k AND #d {side} :d" for side in ("<", "<=", ">", ">="))]
+
+def answers():
+    slot = {"slot": "KeyConditionExpression"}
+    held = [dynamodb._evaluate_condition(each, row, dict(values), names, **slot) for each in conditions for row in rows]
+    return [held, [str(dynamodb._index_order_value(row, "dueAt", "N")) for row in rows]]
+
+def over_one_query():
+    held = []
+    for each in conditions:
+        own = dict(values)
+        held += [dynamodb._evaluate_condition(each, row, own, names, slot="KeyConditionExpression") for row in rows]
+    return [held, [str(dynamodb._index_order_value(row, "dueAt", "N")) for row in rows]]
+
+plain = answers()
+reader, made = dynamodb._ExprEval, []
+emulator.remember_key_conditions(dynamodb)
+emulator.remember_order(dynamodb)
+dynamodb._evaluate_condition._reader = lambda *of: made.append(of) or reader(*of)
+print(json.dumps({"plain": plain, "remembered": over_one_query(), "readings": len(made)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def embedded_conditions():
+    python = Checkout.of_this_installation().embedded_python
+    command = [str(python), "-c", PROGRAM, str(Path(emulator.__file__).parent)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+
+
 def test_a_query_is_validated_on_its_first_row_only(database, evaluate):
     values = {":k": {"S": "a"}, ":now": {"N": "1"}}
 
-    answers = [evaluate(BY_HASH_AND_RANGE, {"match": row}, values, {}, slot=KEY_CONDITION) for row in (1, 2, 0)]
+    answers = [evaluate(BETWEEN, {"match": row}, values, {}, slot=KEY_CONDITION) for row in (1, 2, 0)]
 
-    assert database.full == [(BY_HASH_AND_RANGE, KEY_CONDITION)]
+    assert database.full == [(BETWEEN, KEY_CONDITION)]
     assert answers == [True, 2, 0]
+
+
+def test_of_a_query_to_one_side_of_the_range_only_that_side_is_compared(database, evaluate):
+    values, names = {":k": {"S": "a"}, ":now": {"N": "7"}}, {"#k": "key", "#d": "due"}
+
+    rows = ({"due": {"N": "1"}}, {"due": {"N": "2"}}, {})
+    answers = [evaluate(BY_HASH_AND_RANGE, row, values, names, slot=KEY_CONDITION) for row in rows]
+
+    assert answers == [True, ({"N": "2"}, "<=", {"N": "7"}), (None, "<=", {"N": "7"})]
+    assert database.read == []
 
 
 def test_rows_of_a_query_by_hash_key_alone_all_match(database, evaluate):
@@ -74,6 +128,35 @@ def test_rows_of_a_query_by_hash_key_alone_all_match(database, evaluate):
 
     assert all(evaluate(BY_HASH, {"match": False}, values, {}, slot=KEY_CONDITION) for _ in range(3))
     assert database.read == []
+
+
+def test_the_order_of_rows_is_reckoned_once_for_each_number():
+    reckoned = []
+
+    def reckon(item, name, type_hint):
+        reckoned.append(item.get(name))
+        return float(item[name]["N"]) if name in item else 0
+
+    value = OrderValues(reckon)
+    rows = ({"due": {"N": "2.5"}}, {"due": {"N": "2.5"}}, {"due": {"N": "7"}}, {})
+
+    assert [value(row, "due", "N") for row in rows] == [2.5, 2.5, 7, 0]
+    assert reckoned == [{"N": "2.5"}, {"N": "7"}, None]
+    assert value({"id": {"S": "a"}}, "id", "S") == "a"
+
+
+def test_the_memory_for_numbers_is_bounded(monkeypatch):
+    monkeypatch.setattr(emulator, "REMEMBERED_NUMBERS", 2)
+    value = OrderValues(lambda item, name, type_hint: float(item[name]["N"]))
+
+    assert [value({"due": {"N": str(number)}}, "due", "N") for number in range(5)] == list(range(5))
+    assert len(value._known) <= 2
+
+
+def test_the_real_conditions_and_order_answer_as_without_a_memory(embedded_conditions):
+    """ministack itself, in its own interpreter: each of the library's conditions over rows to both sides."""
+    assert embedded_conditions["remembered"] == embedded_conditions["plain"]
+    assert embedded_conditions["readings"] == 0
 
 
 def test_every_query_is_validated_even_when_it_equals_the_one_before(database, evaluate):
