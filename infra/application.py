@@ -35,10 +35,12 @@ def build(app: App, config: EnvironmentConfig, project: Project | None = None) -
         config=config,
         table=data.table,
         bucket=data.bucket,
+        key=data.key,
         project=project,
     )
     for each in (data, stack):
-        Tags.of(each).add("ThunderAgent", config.service_stack_name)
+        for tag, value in {**config.tags, "ThunderAgent": config.service_stack_name}.items():
+            Tags.of(each).add(tag, value)
     return Application(data=data, stack=stack)
 
 

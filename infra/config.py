@@ -1,4 +1,4 @@
-"""What is configured per environment: frozen values, read from CDK context here and nowhere else.
+"""The keys of `environments` in the CDK's context, read here and nowhere else into the values of `infra.environment`.
 
 CDK is not imported, so that the CLI and the tests read the same configuration from `cdk.json`.
 """
@@ -8,20 +8,60 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from infra.environment import (
+    ARM_64,
+    LAMBDA,
+    LONGEST_FUNCTION_SECONDS,
+    TERMINAL_STATUSES,
+    THIS_MACHINE,
+    X86_64,
+    AccessRole,
+    AlarmSettings,
+    Cors,
+    DataProtection,
+    Encryption,
+    EnvironmentConfig,
+    ExecutorProfile,
+    FunctionSize,
+    JwtAuth,
+    Network,
+    PollSettings,
+    RecorderSettings,
+    Throttling,
+)
+from infra.section import ConfigError, Section, listed
+
+__all__ = [
+    "AccessRole",
+    "AlarmSettings",
+    "ConfigError",
+    "Cors",
+    "DataProtection",
+    "Encryption",
+    "EnvironmentConfig",
+    "ExecutorProfile",
+    "FunctionSize",
+    "JwtAuth",
+    "Network",
+    "PollSettings",
+    "RecorderSettings",
+    "Throttling",
+    "load_config",
+    "read_context",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 
 SCHEDULE_SECONDS = 60  # EventBridge's shortest rate
 SHORTEST_LEASE_SECONDS = 60  # Lambda refuses a shorter maximum event age for asynchronous invocations
-LONGEST_FUNCTION_SECONDS = 900
 LONGEST_AGENT_SECONDS = 86_430  # a day for the task, and the executor's margin
 KINDS = ("lambda", "agent")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
 FUNCTION_NAMES = ("api", "poller", "reaper", "recorder")
-TERMINAL_STATUSES = ("SUCCESS", "FAILED", "DONE")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,79}")
 EVENT_BUS = re.compile(r"[A-Za-z0-9._/-]{1,256}|arn:[a-z-]+:events:[a-z0-9-]+:[0-9]{12}:event-bus/[A-Za-z0-9._/-]+")
@@ -29,182 +69,16 @@ EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 ISSUER = re.compile(r"https://[^\s?#]+")
 ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")  # never `*`: who may script the API is named
 PRINCIPAL = re.compile(r"account|arn:[a-z-]+:iam::[0-9]{12}:(root|role/[\w+=,.@/-]+|user/[\w+=,.@/-]+)")
+KEY_ARN = re.compile(r"arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
+VPC_ID = re.compile(r"vpc-[0-9a-f]+")
+SUBNET_ID = re.compile(r"subnet-[0-9a-f]+")
+SECURITY_GROUP_ID = re.compile(r"sg-[0-9a-f]+")
+TAG_KEY = re.compile(r"(?!aws:)[\w .:/=+@-]{1,128}")
+TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 ROLE_NAMES = ("submitter", "viewer", "operator")
-
-T = TypeVar("T")
-
-
-class ConfigError(ValueError):
-    """A context value is missing or not allowed; the text names the key and what it may be."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutorProfile:
-    """One executor: which handlers it has, its size, and how much of it runs at once.
-
-    One of kind `agent` has no function: its batches are run by `thunder agent` processes, wherever those are.
-
-    `handlers` are directories relative to the project; each is staged beside the entry point under its own name.
-    `queues` are those its types may name; the first one is their default.
-    """
-
-    name: str
-    kind: str = "lambda"
-    handlers: tuple[str, ...] = ("functions/executor/tasks",)
-    code: str = "functions/executor"
-    queues: tuple[str, ...] = ("default",)
-    memory_mib: int = 512
-    timeout_seconds: int = LONGEST_FUNCTION_SECONDS
-    threads: int = 10
-    max_in_flight: int = 20
-    lease_seconds: int = 300
-    reserved_concurrency: int | None = None
-
-    @property
-    def is_function(self) -> bool:
-        return self.kind == "lambda"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionSize:
-    """Memory (which also buys CPU) and, only where asked for, reserved concurrency."""
-
-    memory_mib: int = 512
-    reserved_concurrency: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataProtection:
-    """What happens to table, bucket and logs when they are deleted or replaced."""
-
-    retain: bool = True
-    deletion_protection: bool = True
-    point_in_time_recovery: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class PollSettings:
-    """The sweep's rhythm inside its minute, in seconds. A window of 0 is one pass a minute."""
-
-    busy_seconds: float = 1
-    idle_seconds: float = 5
-    window_seconds: float = 50
-    start_jitter_seconds: float = 3
-    batch_size: int = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Throttling:
-    """Requests per second and burst that the API's stage lets through; beyond them it answers 429."""
-
-    rate_per_second: int = 500
-    burst: int = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class JwtAuth:
-    """Tokens instead of signatures: of this issuer, for one of these audiences, with a scope the route asks for."""
-
-    issuer: str
-    audience: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cors:
-    """Pages of which origins may call the API from a browser. The calls themselves are authorised as all others are."""
-
-    allow_origins: tuple[str, ...]
-    max_age_seconds: int = 600
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessRole:
-    """A role of the API to make: a managed policy, and, when somebody is named to assume it, an IAM role with it.
-
-    `assumed_by` are ARNs of IAM principals, or `account` for whoever this account lets.
-    """
-
-    name: str
-    assumed_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecorderSettings:
-    """What becomes of ended and removed tasks.
-
-    Ends in `event_statuses` (none: no events) are told on `event_bus` (a name or an ARN; None: a bus of the stack's
-    own). A batch that cannot be recorded is held back for `patience_seconds`, while the stream still has it; 0 where a
-    batch that is held back would block its shard for ever.
-    """
-
-    event_bus: str | None = None
-    event_statuses: tuple[str, ...] = TERMINAL_STATUSES
-    patience_seconds: int = 21_600
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlarmSettings:
-    """From when on it is an alarm, and where to read what to do: `runbook` is the address of docs/operations.md."""
-
-    oldest_due_seconds: int = 300
-    failure_rate: float = 0.1
-    runbook: str = "docs/operations.md"
-
-    def runbook_section(self, heading: str) -> str:
-        """The address of a section, as GitHub and most renderers of Markdown make it from its heading."""
-        return f"{self.runbook}#{heading.lower()}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentConfig:
-    """One deployment: an environment of a named instance."""
-
-    instance: str
-    environment: str
-    executors: tuple[ExecutorProfile, ...] = (ExecutorProfile(name="default"),)
-    api: FunctionSize = FunctionSize(memory_mib=1024)
-    poller: FunctionSize = FunctionSize()
-    reaper: FunctionSize = FunctionSize()
-    recorder: FunctionSize = FunctionSize()
-    recording: RecorderSettings = RecorderSettings()
-    protection: DataProtection = DataProtection()
-    throttling: Throttling = Throttling()
-    jwt: JwtAuth | None = None
-    cors: Cors | None = None
-    roles: tuple[AccessRole, ...] = ()
-    poll: PollSettings = PollSettings()
-    lease_grace_seconds: int = 5
-    dispatch_shards: int = 4
-    list_completed: bool = True
-    doorbell: bool = True
-    log_retention_days: int = 30
-    log_level: str = "INFO"
-    log_debug_share: float = 0
-    tracing: bool = False
-    alarms: AlarmSettings = AlarmSettings()
-    alarm_email: str | None = None
-    enforce_tls: bool = True
-
-    @property
-    def service_stack_name(self) -> str:
-        """The stateless stack; also the value of the metric dimension `Service`."""
-        return f"{self.instance}-{self.environment}"
-
-    @property
-    def data_stack_name(self) -> str:
-        return f"{self.service_stack_name}-Data"
-
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """Every declared queue once, in the order of the profiles."""
-        return tuple(dict.fromkeys(queue for profile in self.executors for queue in profile.queues))
-
-    def executor(self, name: str) -> ExecutorProfile:
-        """The profile of that name. Raises ConfigError when there is none."""
-        for profile in self.executors:
-            if profile.name == name:
-                return profile
-        raise ConfigError(f"executors: no profile {name!r}; configured: {_listed(p.name for p in self.executors)}")
+ENCRYPTION_KINDS = ("aws", "own", "given")
+EMBEDDED_KEY = "thunder:embedded"
+TAGS_MAX = 40  # AWS takes 50 on a resource; some are the CDK's, ours and yours elsewhere
 
 
 def read_context(root: Path = ROOT) -> dict[str, Any]:
@@ -214,23 +88,43 @@ def read_context(root: Path = ROOT) -> dict[str, Any]:
     return context
 
 
+def is_for_embedded_aws(context: object) -> bool:
+    """The context key EMBEDDED_KEY of an app that is to be deployed to the embedded AWS; the CLI gives it as a text."""
+    return context is True or context == "true"
+
+
+def for_embedded_aws(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The same service as the embedded AWS can run it: without TLS, on this machine's interpreter, and with a recorder
+    that holds nothing back, since there a batch that is held back blocks its shard for ever."""
+    return replace(
+        config,
+        enforce_tls=False,
+        bundle_for=THIS_MACHINE,
+        recording=replace(config.recording, patience_seconds=0),
+    )
+
+
 def load_config(context: Mapping[str, Any], environment: str | None = None) -> EnvironmentConfig:
     """The configuration of one environment: the one given, else context key `env`.
 
-    Raises ConfigError when no known environment is named, a key is unknown, or a value is not allowed.
+    Raises ConfigError when no known environment is named, or, telling all at once, for keys that are unknown and
+    values that are not allowed.
     """
-    environments = _mapping(context.get("environments"), "environments")
+    environments = context.get("environments")
+    if not isinstance(environments, Mapping):
+        raise ConfigError(f"environments is {environments!r}: it must be an object")
     name = environment if environment is not None else context.get("env")
     if not isinstance(name, str) or name not in environments:
         given = "is missing" if name is None else f"is {name!r}"
-        raise ConfigError(f"context key 'env' {given}: it must be one of {_listed(environments)} (-c env=...)")
+        raise ConfigError(f"context key 'env' {given}: it must be one of {listed(environments)} (-c env=...)")
     instance = context.get("name", "ThunderAgent")
     if not isinstance(instance, str) or not STACK_NAME.fullmatch(instance):
         raise ConfigError(f"context key 'name' is {instance!r}: it must match {STACK_NAME.pattern}")
-    return _environment(instance, name, _Section(environments[name], f"environments.{name}"))
+    return read_environment(instance, name, Section(environments[name], f"environments.{name}"))
 
 
-def _environment(instance: str, name: str, section: _Section) -> EnvironmentConfig:
+def read_environment(instance: str, name: str, section: Section) -> EnvironmentConfig:
+    """Raises ConfigError, telling all at once, for keys that are unknown and values that are not allowed."""
     base = EnvironmentConfig(instance=instance, environment=name)
     jwt = _jwt(section.section("auth"))
     config = EnvironmentConfig(
@@ -254,23 +148,85 @@ def _environment(instance: str, name: str, section: _Section) -> EnvironmentConf
         log_debug_share=section.number("logDebugShare", base.log_debug_share, at_least=0, at_most=1),
         tracing=section.flag("tracing", base.tracing),
         alarms=_alarms(section.section("alarms"), base.alarms),
-        alarm_email=section.optional_text("alarmEmail", EMAIL),
+        alarm_emails=_emails(section),
         enforce_tls=section.flag("enforceTls", base.enforce_tls),
+        encryption=_encryption(section.section("encryption")),
+        network=_network(section.optional_section("vpc")),
+        architecture=section.choice("architecture", base.architecture, (ARM_64, X86_64)),
+        bundle_for=section.choice("bundleFor", base.bundle_for, (LAMBDA, THIS_MACHINE)),
+        queue_limits=_queue_limits(section.section("queues")),
+        tags=_tags(section),
     )
+    unserved = sorted(set(config.queue_limits) - set(config.queues))
+    if unserved:
+        section.complain(f"queues: no executor serves {listed(unserved)}; served: {listed(config.queues)}")
     section.refuse_unknown()
+    section.raise_complaints()
     return config
 
 
-def _executors(section: _Section, base: EnvironmentConfig) -> tuple[ExecutorProfile, ...]:
+def _emails(section: Section) -> tuple[str, ...]:
+    """`alarmEmail` is one, `alarmEmails` are several; both together are all of them."""
+    one = section.optional_text("alarmEmail", EMAIL)
+    several = section.texts("alarmEmails", (), EMAIL, may_be_empty=True)
+    return tuple(dict.fromkeys((*((one,) if one else ()), *several)))
+
+
+def _encryption(section: Section) -> Encryption | None:
+    """None: keys of AWS's own, which cost nothing and have no policy."""
+    kind = section.choice("kind", "aws", ENCRYPTION_KINDS)
+    key_arn = section.required_text("keyArn", KEY_ARN) if kind == "given" else None
+    section.refuse_unknown()
+    return None if kind == "aws" else Encryption(key_arn=key_arn)
+
+
+def _network(section: Section | None) -> Network | None:
+    if section is None:
+        return None
+    network = Network(
+        vpc_id=section.required_text("vpcId", VPC_ID),
+        subnet_ids=section.texts("subnetIds", (), SUBNET_ID),
+        security_group_ids=section.texts("securityGroupIds", (), SECURITY_GROUP_ID, may_be_empty=True),
+    )
+    section.refuse_unknown()
+    return network
+
+
+def _queue_limits(section: Section) -> dict[str, dict[str, Any]]:
+    return {name: _limits_of(name, section.section(name)) for name in section.keys}
+
+
+def _limits_of(name: str, section: Section) -> dict[str, Any]:
+    """A queue's deployed limits, by the names that `PUT /queues/{queue}` gives them."""
+    if not NAME.fullmatch(name):
+        section.complain(f"a queue's name must match {NAME.pattern}")
+    limits = {
+        "maxConcurrency": section.optional_integer("maxConcurrency", at_least=0, at_most=100_000),
+        "ratePerSecond": section.optional_number("ratePerSecond", at_least=0.001, at_most=100_000),
+        "burst": section.optional_integer("burst", at_least=1, at_most=100_000),
+        "maxBacklog": section.optional_integer("maxBacklog", at_least=1, at_most=1_000_000_000),
+    }
+    section.refuse_unknown()
+    return {limit: value for limit, value in limits.items() if value is not None}
+
+
+def _tags(section: Section) -> dict[str, str]:
+    tags = section.text_map("tags", TAG_KEY, TAG_VALUE)
+    if len(tags) > TAGS_MAX:
+        section.complain(f"tags: there are {len(tags)}; at most {TAGS_MAX}")
+    return tags
+
+
+def _executors(section: Section, base: EnvironmentConfig) -> tuple[ExecutorProfile, ...]:
     profiles = section.section("executors")
     if not profiles.keys:
         return base.executors
     return tuple(_executor(name, profiles.section(name)) for name in profiles.keys)
 
 
-def _executor(name: str, section: _Section) -> ExecutorProfile:
+def _executor(name: str, section: Section) -> ExecutorProfile:
     if not NAME.fullmatch(name):
-        raise ConfigError(f"{section.path}: a profile's name must match {NAME.pattern}")
+        section.complain(f"a profile's name must match {NAME.pattern}")
     kind = section.choice("kind", "lambda", KINDS)
     longest = LONGEST_FUNCTION_SECONDS if kind == "lambda" else LONGEST_AGENT_SECONDS
     base = ExecutorProfile(name=name, timeout_seconds=longest)
@@ -292,7 +248,7 @@ def _executor(name: str, section: _Section) -> ExecutorProfile:
     return profile
 
 
-def _function_only(section: _Section, base: ExecutorProfile) -> dict[str, Any]:
+def _function_only(section: Section, base: ExecutorProfile) -> dict[str, Any]:
     """What an agent's profile may not say."""
     return {
         "code": section.text("code", base.code),
@@ -301,19 +257,19 @@ def _function_only(section: _Section, base: ExecutorProfile) -> dict[str, Any]:
     }
 
 
-def _functions(section: _Section, base: EnvironmentConfig) -> dict[str, Any]:
+def _functions(section: Section, base: EnvironmentConfig) -> dict[str, Any]:
     sizes = {name: _function(section.section(name), getattr(base, name)) for name in FUNCTION_NAMES}
     section.refuse_unknown()
     return sizes
 
 
-def _function(section: _Section, base: FunctionSize) -> FunctionSize:
+def _function(section: Section, base: FunctionSize) -> FunctionSize:
     size = FunctionSize(memory_mib=_memory(section, base.memory_mib), reserved_concurrency=_reserved(section))
     section.refuse_unknown()
     return size
 
 
-def _protection(section: _Section, base: DataProtection) -> DataProtection:
+def _protection(section: Section, base: DataProtection) -> DataProtection:
     retain = section.flag("retainData", base.retain)
     return DataProtection(
         retain=retain,
@@ -322,7 +278,7 @@ def _protection(section: _Section, base: DataProtection) -> DataProtection:
     )
 
 
-def _throttling(section: _Section, base: Throttling) -> Throttling:
+def _throttling(section: Section, base: Throttling) -> Throttling:
     throttling = Throttling(
         rate_per_second=section.integer("ratePerSecond", base.rate_per_second, at_least=1, at_most=10_000),
         burst=section.integer("burst", base.burst, at_least=1, at_most=10_000),
@@ -331,7 +287,7 @@ def _throttling(section: _Section, base: Throttling) -> Throttling:
     return throttling
 
 
-def _jwt(section: _Section) -> JwtAuth | None:
+def _jwt(section: Section) -> JwtAuth | None:
     """None: IAM, which has no settings."""
     kind = section.choice("kind", "iam", ("iam", "jwt"))
     if kind == "iam":
@@ -342,7 +298,7 @@ def _jwt(section: _Section) -> JwtAuth | None:
     return jwt
 
 
-def _cors(section: _Section | None) -> Cors | None:
+def _cors(section: Section | None) -> Cors | None:
     if section is None:
         return None
     cors = Cors(
@@ -353,9 +309,9 @@ def _cors(section: _Section | None) -> Cors | None:
     return cors
 
 
-def _roles(section: _Section, jwt: JwtAuth | None) -> tuple[AccessRole, ...]:
+def _roles(section: Section, jwt: JwtAuth | None) -> tuple[AccessRole, ...]:
     if section.keys and jwt is not None:
-        raise ConfigError(f"{section.path}: with auth.kind jwt the token's scopes decide; roles are for auth.kind iam")
+        section.complain("with auth.kind jwt the token's scopes decide; roles are for auth.kind iam")
     roles = tuple(_role(name, section.section(name)) for name in section.keys if name in ROLE_NAMES)
     for name in ROLE_NAMES:
         section.section(name)  # known, whether asked for or not
@@ -363,13 +319,13 @@ def _roles(section: _Section, jwt: JwtAuth | None) -> tuple[AccessRole, ...]:
     return roles
 
 
-def _role(name: str, section: _Section) -> AccessRole:
+def _role(name: str, section: Section) -> AccessRole:
     role = AccessRole(name=name, assumed_by=section.texts("assumedBy", (), PRINCIPAL, may_be_empty=True))
     section.refuse_unknown()
     return role
 
 
-def _poll(section: _Section, base: PollSettings) -> PollSettings:
+def _poll(section: Section, base: PollSettings) -> PollSettings:
     poll = PollSettings(
         busy_seconds=section.number("busySeconds", base.busy_seconds, at_least=0, at_most=60),
         idle_seconds=section.number("idleSeconds", base.idle_seconds, at_least=0, at_most=60),
@@ -378,15 +334,12 @@ def _poll(section: _Section, base: PollSettings) -> PollSettings:
         batch_size=section.integer("batchSize", base.batch_size, at_least=1, at_most=100),
     )
     if poll.window_seconds + poll.start_jitter_seconds > SCHEDULE_SECONDS:
-        raise ConfigError(
-            f"{section.path}: windowSeconds + startJitterSeconds must be at most {SCHEDULE_SECONDS}, "
-            "else pollers pile up"
-        )
+        section.complain(f"windowSeconds + startJitterSeconds must be at most {SCHEDULE_SECONDS}, else pollers pile up")
     section.refuse_unknown()
     return poll
 
 
-def _alarms(section: _Section, base: AlarmSettings) -> AlarmSettings:
+def _alarms(section: Section, base: AlarmSettings) -> AlarmSettings:
     alarms = AlarmSettings(
         oldest_due_seconds=section.integer("oldestDueSeconds", base.oldest_due_seconds, at_least=1, at_most=604_800),
         failure_rate=section.number("failureRate", base.failure_rate, at_least=0.001, at_most=1),
@@ -396,7 +349,7 @@ def _alarms(section: _Section, base: AlarmSettings) -> AlarmSettings:
     return alarms
 
 
-def _recording(section: _Section, base: RecorderSettings) -> RecorderSettings:
+def _recording(section: Section, base: RecorderSettings) -> RecorderSettings:
     recording = RecorderSettings(
         event_bus=section.optional_text("eventBus", EVENT_BUS),
         event_statuses=section.texts(
@@ -408,118 +361,9 @@ def _recording(section: _Section, base: RecorderSettings) -> RecorderSettings:
     return recording
 
 
-def _memory(section: _Section, default: int) -> int:
+def _memory(section: Section, default: int) -> int:
     return section.integer("memoryMiB", default, at_least=128, at_most=10_240)
 
 
-def _reserved(section: _Section) -> int | None:
+def _reserved(section: Section) -> int | None:
     return section.optional_integer("reservedConcurrency", at_least=1, at_most=10_000)
-
-
-class _Section:
-    """One object of the context: typed reads that name the key when a value is not allowed, and what it may be."""
-
-    def __init__(self, value: object, path: str) -> None:
-        self.path = path
-        self._values = _mapping(value, path)
-        self._read: set[str] = set()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self._values)
-
-    def section(self, key: str) -> _Section:
-        return _Section(self._get(key, {}), self._at(key))
-
-    def optional_section(self, key: str) -> _Section | None:
-        return None if self._get(key, None) is None else self.section(key)
-
-    def required_text(self, key: str, pattern: re.Pattern[str]) -> str:
-        value = self._get(key, None)
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise self._refused(key, value, f"a text matching {pattern.pattern}")
-        return value
-
-    def text(self, key: str, default: str) -> str:
-        value = self._get(key, default)
-        if not isinstance(value, str) or not value:
-            raise self._refused(key, value, "a non-empty text")
-        return value
-
-    def optional_text(self, key: str, pattern: re.Pattern[str]) -> str | None:
-        value = self._get(key, None)
-        if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
-            raise self._refused(key, value, f"a text matching {pattern.pattern}, or null")
-        return value
-
-    def texts(
-        self,
-        key: str,
-        default: tuple[str, ...],
-        pattern: re.Pattern[str] = re.compile(".+"),
-        *,
-        may_be_empty: bool = False,
-    ) -> tuple[str, ...]:
-        value = self._get(key, list(default))
-        if not isinstance(value, list) or not (value or may_be_empty) or len(set(map(str, value))) < len(value):
-            raise self._refused(key, value, "a list of different texts, at least one")
-        for text in value:
-            if not isinstance(text, str) or not pattern.fullmatch(text):
-                raise self._refused(key, text, f"texts matching {pattern.pattern}")
-        return tuple(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._get(key, default)
-        if not isinstance(value, bool):
-            raise self._refused(key, value, "true or false")
-        return value
-
-    def number(self, key: str, default: float, *, at_least: float, at_most: float) -> float:
-        value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not at_least <= value <= at_most:
-            raise self._refused(key, value, f"a number from {at_least:g} to {at_most:g}")
-        return value
-
-    def integer(self, key: str, default: int, *, at_least: int, at_most: int) -> int:
-        value = self._get(key, default)
-        if type(value) is not int or not at_least <= value <= at_most:
-            raise self._refused(key, value, f"an integer from {at_least} to {at_most}")
-        return value
-
-    def optional_integer(self, key: str, *, at_least: int, at_most: int) -> int | None:
-        if self._get(key, None) is None:
-            return None
-        return self.integer(key, at_least, at_least=at_least, at_most=at_most)
-
-    def choice(self, key: str, default: T, allowed: tuple[T, ...]) -> T:
-        value = self._get(key, default)
-        for candidate in allowed:
-            if type(value) is type(candidate) and value == candidate:
-                return candidate
-        raise self._refused(key, value, f"one of {_listed(allowed)}")
-
-    def refuse_unknown(self) -> None:
-        """Call after the last read: a key nobody read is a misspelling."""
-        for key in self._values:
-            if key not in self._read:
-                raise ConfigError(f"{self._at(key)} is not a known key; known: {_listed(sorted(self._read))}")
-
-    def _get(self, key: str, default: Any) -> Any:
-        self._read.add(key)
-        return self._values.get(key, default)
-
-    def _at(self, key: str) -> str:
-        return f"{self.path}.{key}"
-
-    def _refused(self, key: str, value: object, allowed: str) -> ConfigError:
-        return ConfigError(f"{self._at(key)} is {value!r}: it must be {allowed}")
-
-
-def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{path} is {value!r}: it must be an object")
-    return value
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(str(value) for value in values) or "none"

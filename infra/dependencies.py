@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 from infra.assets import AssetError, Project, clean_files
+from infra.bundles import PYTHON, prune
 
 # Wheels are chosen for the functions' Python, not for this machine's; platform "any" admits no compiled ones.
-TARGET = ("--python-version", "3.13", "--implementation", "py", "--abi", "none", "--platform", "any")
+TARGET = ("--python-version", PYTHON, "--implementation", "py", "--abi", "none", "--platform", "any")
 PIP = ("install", "--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary=:all:")
-# pip's notes about its own run and the scripts it generates name the machine that built them; nothing imports them.
-MACHINE_FILES = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 
 
 def build(project: Project) -> Path:
@@ -29,19 +28,12 @@ def build(project: Project) -> Path:
     finished = subprocess.run(command, check=False)
     if finished.returncode != 0:
         raise AssetError(f"{source}: pip could not install it as pure Python for the functions (see above)")
-    _prune(fresh / "python")
+    prune(fresh / "python")
     list(clean_files(fresh / "python"))
     shutil.copyfile(source, fresh / source.name)  # last: its presence says that the layer is whole
     shutil.rmtree(built, ignore_errors=True)
     fresh.rename(built)
     return built
-
-
-def _prune(installed: Path) -> None:
-    shutil.rmtree(installed / "bin", ignore_errors=True)
-    for notes in MACHINE_FILES:
-        for path in installed.glob(f"*.dist-info/{notes}"):
-            path.unlink()
 
 
 if __name__ == "__main__":

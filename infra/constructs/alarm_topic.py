@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Stack, Validations
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
@@ -15,28 +18,31 @@ LOGICAL_ID = "AlarmTopic"
 
 
 class AlarmTopic(Construct):
-    """One topic; an email subscription where configured, otherwise synthesis says that nobody listens yet."""
+    """One topic; an email subscription for each address, otherwise synthesis says that nobody listens yet."""
 
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        email: str | None,
+        emails: Sequence[str],
         enforce_tls: bool,
         quiet: bool,
+        key: kms.IKey | None = None,
         pinned: bool = False,
     ) -> None:
         super().__init__(scope, id)
-        self.topic = sns.Topic(self, "Topic", display_name="ThunderAgent alarms", enforce_ssl=enforce_tls)
+        self.topic = sns.Topic(
+            self, "Topic", display_name="ThunderAgent alarms", enforce_ssl=enforce_tls, master_key=key
+        )
         if pinned:
             pin(self.topic, LOGICAL_ID)  # another one would lose its subscriptions
         if not enforce_tls:
             acknowledge_plain_http(self.topic, "SNS3")
         self._admit_alarms()
-        if email is not None:
+        for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
-        elif not quiet:
+        if not emails and not quiet:
             Validations.of(self).add_warning(
                 "thunder:alarms-unheard", "alarmEmail is not set: subscribe to the output AlarmTopicArn to hear alarms"
             )

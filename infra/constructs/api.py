@@ -79,7 +79,6 @@ class Api(Construct):
         routes: Sequence[Route],
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
-        executors_json: str,
         jwt: JwtAuth | None = None,
         cors: Cors | None = None,
         roles: Sequence[AccessRole] = (),
@@ -98,7 +97,7 @@ class Api(Construct):
             parts=house.project.function_parts("api"),
             size=size,
             timeout_seconds=TIMEOUT_SECONDS,
-            environment={"EXECUTORS": executors_json},
+            environment={},
         )
         self.function = service_function.function
         self.role = service_function.role
@@ -107,9 +106,7 @@ class Api(Construct):
         grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject", "DeleteObject"))
         grant_lookup(bucket, self.role, BODIES)
         self.http_api = self._http_api(cors, authorizer or _authorizer(jwt), with_scopes=jwt is not None)
-        self.access_logs = logs.LogGroup(
-            self, "AccessLogs", retention=house.log_retention, removal_policy=house.log_removal
-        )
+        self.access_logs = house.log_group(self, "AccessLogs")
         self.stage = apigatewayv2.HttpStage(
             self,
             "Stage",

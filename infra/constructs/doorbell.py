@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from aws_cdk import Duration
@@ -13,7 +12,6 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import FunctionSize, PollSettings
-from infra.constructs.executor import Executor
 from infra.constructs.poller import ITEM_ACTIONS
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_table import grant_dispatch_index, grant_items, grant_stream
@@ -59,8 +57,6 @@ class Doorbell(Construct):
         size: FunctionSize,
         poll: PollSettings,
         table: dynamodb.ITableV2,
-        executors: Sequence[Executor],
-        executors_json: str,
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
@@ -73,15 +69,13 @@ class Doorbell(Construct):
             handler="handler.doorbell",
             size=size,
             timeout_seconds=TIMEOUT_SECONDS,
-            environment={"EXECUTORS": executors_json, "POLL_BATCH_SIZE": str(poll.batch_size)},
+            environment={"POLL_BATCH_SIZE": str(poll.batch_size)},
         )
         self.function = service_function.function
         self.role = service_function.role
         grant_items(table, self.role, ITEM_ACTIONS)
         grant_dispatch_index(table, self.role)
         grant_stream(table, self.role)
-        for executor in executors:
-            executor.grant_invoke(self.role)
         assert table.table_stream_arn is not None
         self.function.add_event_source_mapping(
             "Stream",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -54,7 +55,7 @@ class Executor(Construct):
         *,
         house: HouseDefaults,
         profile: ExecutorProfile,
-        lease_seconds: Sequence[int],
+        packages: Sequence[lambda_.ILayerVersion],
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
         undelivered: sqs.IQueue,
@@ -75,9 +76,10 @@ class Executor(Construct):
                 # Its own profile only, and without a function's name: it invokes none, and naming itself is a cycle.
                 "EXECUTORS": json.dumps({profile.name: profile_environment(profile, function="")}),
             },
+            layers=packages,
         )
         service_function.invoke_once(
-            max_event_age=Duration.seconds(event_age_seconds(profile, lease_seconds)),
+            max_event_age=Duration.seconds(event_age_seconds(profile, ())),
             on_failure=destinations.SqsDestination(undelivered),
         )
         self.function = service_function.function
@@ -87,6 +89,12 @@ class Executor(Construct):
         grant_objects(bucket, self.role, BODIES, ("GetObject", "PutObject"))
         grant_lookup(bucket, self.role, BODIES)
         grant_objects(bucket, self.role, REPORTS, ("GetObject", "PutObject"))
+
+    def shorten_event_age(self, lease_seconds: Sequence[int]) -> None:
+        """For types that ask for leases of their own, once they are known."""
+        config = self.function.node.find_child("EventInvokeConfig").node.default_child
+        assert isinstance(config, lambda_.CfnEventInvokeConfig)
+        config.maximum_event_age_in_seconds = event_age_seconds(self.profile, lease_seconds)
 
     def grant_invoke(self, role: iam.Role) -> None:
         """Invoke of the function itself; versions and aliases are not used."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
@@ -11,7 +10,6 @@ from constructs import Construct
 
 from infra.config import SCHEDULE_SECONDS, FunctionSize, PollSettings
 from infra.constructs.every_minute import EveryMinute
-from infra.constructs.executor import Executor
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_table import grant_dispatch_index, grant_items
 
@@ -37,8 +35,6 @@ class Poller(Construct):
         size: FunctionSize,
         poll: PollSettings,
         table: dynamodb.ITableV2,
-        executors: Sequence[Executor],
-        executors_json: str,
     ) -> None:
         super().__init__(scope, id)
         service_function = ServiceFunction(
@@ -49,7 +45,7 @@ class Poller(Construct):
             parts=house.project.function_parts("poller"),
             size=size,
             timeout_seconds=poller_timeout_seconds(poll),
-            environment={"EXECUTORS": executors_json, **_poll_environment(poll)},
+            environment=_poll_environment(poll),
         )
         service_function.invoke_once(max_event_age=Duration.seconds(SCHEDULE_SECONDS))
         self.function = service_function.function
@@ -59,8 +55,6 @@ class Poller(Construct):
         )
         grant_items(table, self.role, ITEM_ACTIONS)
         grant_dispatch_index(table, self.role)
-        for executor in executors:
-            executor.grant_invoke(self.role)
 
 
 def _poll_environment(poll: PollSettings) -> dict[str, str]:

@@ -31,7 +31,6 @@ class Reaper(Construct):
         size: FunctionSize,
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
-        executors_json: str,
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
@@ -43,7 +42,7 @@ class Reaper(Construct):
             parts=house.project.function_parts("reaper"),
             size=size,
             timeout_seconds=TIMEOUT_SECONDS,
-            environment={"EXECUTORS": executors_json, "UNDELIVERED_QUEUE_URL": undelivered.queue_url},
+            environment={"UNDELIVERED_QUEUE_URL": undelivered.queue_url},
         )
         service_function.invoke_once(max_event_age=Duration.seconds(SCHEDULE_SECONDS))
         self.function = service_function.function

@@ -9,6 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_s3 as s3
@@ -49,12 +50,12 @@ class Recorder(Construct):
         settings: RecorderSettings,
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
-        executors_json: str,
         enforce_tls: bool,
+        bus: events.IEventBus | None = None,
     ) -> None:
         super().__init__(scope, id)
-        self.bus = self._bus(settings.event_bus)
-        self.failures = self._failures(enforce_tls)
+        self.bus = bus or self._bus(settings.event_bus)
+        self.failures = self._failures(enforce_tls, house.key)
         service_function = ServiceFunction(
             self,
             "Recorder",
@@ -64,7 +65,6 @@ class Recorder(Construct):
             size=size,
             timeout_seconds=TIMEOUT_SECONDS,
             environment={
-                "EXECUTORS": executors_json,
                 **self._event_environment(settings),
                 "FAILURES_QUEUE_URL": self.failures.queue_url,
                 "RECORDER_PATIENCE_SECONDS": str(settings.patience_seconds),
@@ -93,12 +93,13 @@ class Recorder(Construct):
             return {}
         return {"EVENT_BUS": self.bus.event_bus_name, "EVENT_STATUSES": ",".join(settings.event_statuses)}
 
-    def _failures(self, enforce_tls: bool) -> sqs.Queue:
+    def _failures(self, enforce_tls: bool, key: kms.IKey | None) -> sqs.Queue:
         queue = sqs.Queue(
             self,
             "Failures",
             retention_period=Duration.days(FAILURE_DAYS),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=key,
             enforce_ssl=enforce_tls,
         )
         if not enforce_tls:

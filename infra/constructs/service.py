@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.acknowledge import acknowledge, acknowledge_plain_http
-from infra.assets import Project
+from infra.assets import Project, Registry, require_to_fit
 from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
 from infra.constructs.doorbell import Doorbell
 from infra.constructs.executor import Executor, profile_environment
-from infra.constructs.layers import Layers
+from infra.constructs.layers import ARCHITECTURES, Layers
 from infra.constructs.metrics import Watched
 from infra.constructs.monitoring import Monitoring
+from infra.constructs.placement import Placement
 from infra.constructs.poller import Poller
 from infra.constructs.reaper import Reaper
 from infra.constructs.recorder import Recorder
 from infra.constructs.service_function import HouseDefaults
 from infra.routes import read_routes
+from thunderagent.registry import DEFAULT_QUEUE
 
 UNDELIVERED_DAYS = 14
 
@@ -55,6 +65,9 @@ class Service(Construct):
     `executors`, `poller`, `reaper`, `recorder` and `api` are attributes, so that an application can grant its handlers
     what they need: `service.executors["default"].role`. `name` is the value of the metric dimension `Service`;
     `pinned`: the logical ids of API and topic never change, of which a stack can hold one each.
+
+    Executors and queues may be added until `complete`, which must be called once: what every function knows of the
+    others, the registry and the dashboard come last.
     """
 
     def __init__(
@@ -67,6 +80,10 @@ class Service(Construct):
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
         project: Project,
+        key: kms.IKey | None = None,
+        placement: Placement | None = None,
+        bus: events.IEventBus | None = None,
+        alarm_topic: sns.ITopic | None = None,
         authorizer: apigatewayv2.IHttpRouteAuthorizer | None = None,
         pinned: bool = False,
     ) -> None:
@@ -74,22 +91,13 @@ class Service(Construct):
         self.name = name
         self._config, self._table, self._bucket = config, table, bucket
         self._project = project
-        self._registry = self._project.read_registry(config.environment)
-        self._house = self._house_defaults()
+        self._layers = Layers(self, "Layers", project=project, architecture=ARCHITECTURES[config.architecture])
+        self._house = self._house_defaults(key, placement)
         self.undelivered = self._undelivered_queue()
-        self.executors = {profile.name: self._executor(profile) for profile in config.executors if profile.is_function}
-        executors_json = self._executors_json()
-        self.poller = Poller(
-            self,
-            "Poller",
-            house=self._house,
-            size=config.poller,
-            poll=config.poll,
-            table=table,
-            executors=list(self.executors.values()),
-            executors_json=executors_json,
-        )
-        self.doorbell = self._doorbell(executors_json) if config.doorbell else None
+        self.executors: dict[str, Executor] = {}
+        self.profiles: dict[str, ExecutorProfile] = {}
+        self.poller = Poller(self, "Poller", house=self._house, size=config.poller, poll=config.poll, table=table)
+        self.doorbell = self._doorbell() if config.doorbell else None
         self.reaper = Reaper(
             self,
             "Reaper",
@@ -97,7 +105,6 @@ class Service(Construct):
             size=config.reaper,
             table=table,
             bucket=bucket,
-            executors_json=executors_json,
             undelivered=self.undelivered,
         )
         self.recorder = Recorder(
@@ -108,8 +115,8 @@ class Service(Construct):
             settings=config.recording,
             table=table,
             bucket=bucket,
-            executors_json=executors_json,
             enforce_tls=config.enforce_tls,
+            bus=bus,
         )
         self.api = Api(
             self,
@@ -120,30 +127,87 @@ class Service(Construct):
             routes=read_routes(self._project.openapi),
             table=table,
             bucket=bucket,
-            executors_json=executors_json,
             jwt=config.jwt,
             cors=config.cors,
             roles=config.roles,
             authorizer=authorizer,
             pinned=pinned,
         )
-        self.alarm_topic = AlarmTopic(
-            self,
-            "AlarmTopic",
-            email=config.alarm_email,
-            enforce_tls=config.enforce_tls,
-            quiet=config.environment == "local",
-            pinned=pinned,
-        ).topic
-        self.monitoring = Monitoring(
-            self, "Monitoring", watched=self._watched(), settings=config.alarms, topic=self.alarm_topic
+        self.alarm_topic: sns.ITopic = (
+            alarm_topic
+            or AlarmTopic(
+                self,
+                "AlarmTopic",
+                emails=config.alarm_emails,
+                enforce_tls=config.enforce_tls,
+                quiet=config.environment == "local",
+                key=key,
+                pinned=pinned,
+            ).topic
         )
+        self.monitoring = Monitoring(self, "Monitoring", settings=config.alarms, topic=self.alarm_topic)
+        for profile in config.executors:
+            self.add_executor(profile)
 
-    def _house_defaults(self) -> HouseDefaults:
+    @property
+    def functions(self) -> dict[str, lambda_.Function]:
+        """Every function by what it is; executors as `executor-<profile>`."""
+        return {**self._own_functions, **{f"executor-{name}": each.function for name, each in self.executors.items()}}
+
+    @property
+    def _own_functions(self) -> dict[str, lambda_.Function]:
+        return {
+            "api": self.api.function,
+            "poller": self.poller.function,
+            "reaper": self.reaper.function,
+            "recorder": self.recorder.function,
+            **({"doorbell": self.doorbell.function} if self.doorbell else {}),
+        }
+
+    def add_executor(self, profile: ExecutorProfile) -> Executor | None:
+        """One more profile; None for one of kind `agent`, which has no function. Raises ValueError for a name that is
+        taken, and AssetError when its handlers are missing or what they need cannot be bundled."""
+        if profile.name in self.profiles:
+            raise ValueError(f"{self.node.path}: there is an executor {profile.name!r} already")
+        self.profiles[profile.name] = profile
+        if profile.is_function:
+            executor = self.executors[profile.name] = self._executor(profile)
+            executor.grant_invoke(self.poller.role)
+            if self.doorbell:
+                executor.grant_invoke(self.doorbell.role)
+        self.monitoring.add_alarms(self._watched({}))
+        return self.executors.get(profile.name)
+
+    def add_queue(self, name: str, *, executor: str) -> None:
+        """One more queue that types of this executor may name. Raises ValueError for an unknown executor."""
+        if executor not in self.profiles:
+            known = ", ".join(self.profiles)
+            raise ValueError(f"{self.node.path}: there is no executor {executor!r}; there are {known}")
+        profile = self.profiles[executor]
+        self.profiles[executor] = replace(profile, queues=tuple(dict.fromkeys((*profile.queues, name))))
+        self.monitoring.add_alarms(self._watched({}))
+
+    def complete(self, registry: Registry, parts: Mapping[str, Path]) -> None:
+        """Tell every function of the executors and of the registry, whose layer `parts` are, and draw the dashboard."""
+        layer = self._layers.add_registry(parts)
+        for function in self.functions.values():
+            function.add_layers(layer)
+        executors_json = self._executors_json()
+        for function in self._own_functions.values():
+            function.add_environment("EXECUTORS", executors_json)
+        for name, executor in self.executors.items():
+            executor.shorten_event_age(registry.lease_seconds.get(name, ()))
+        watched = self._watched(registry.types, registry.queues)
+        self.monitoring.add_alarms(watched)
+        self.monitoring.draw(watched)
+
+    def _house_defaults(self, key: kms.IKey | None, placement: Placement | None) -> HouseDefaults:
         config = self._config
+        keys = (key, self._table.encryption_key, self._bucket.encryption_key)
         return HouseDefaults(
             project=self._project,
-            layers=Layers(self, "Layers", project=self._project, environment=config.environment).versions,
+            layers=self._layers.versions,
+            architecture=ARCHITECTURES[config.architecture],
             environment={
                 "TABLE_NAME": self._table.table_name,
                 "BUCKET_NAME": self._bucket.bucket_name,
@@ -156,17 +220,22 @@ class Service(Construct):
                 "LOG_DEBUG_SHARE": f"{config.log_debug_share:g}",
             },
             tracing=config.tracing,
+            key=key,
+            data_keys=list({each.node.path: each for each in keys if each is not None}.values()),
+            placement=placement,
             log_retention=RETENTION[config.log_retention_days],
             log_removal=RemovalPolicy.RETAIN if config.protection.retain else RemovalPolicy.DESTROY,
         )
 
     def _undelivered_queue(self) -> sqs.Queue:
         """Executor events that came to nothing. Only those that grew too old are news; crashes are counted at reap."""
+        key = self._house.key
         queue = sqs.Queue(
             self,
             "Undelivered",
             retention_period=Duration.days(UNDELIVERED_DAYS),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=key,
             enforce_ssl=self._config.enforce_tls,
         )
         if not self._config.enforce_tls:
@@ -180,13 +249,30 @@ class Service(Construct):
             f"Executor-{profile.name}",
             house=self._house,
             profile=profile,
-            lease_seconds=self._registry.lease_seconds.get(profile.name, ()),
+            packages=self._packages(profile),
             table=self._table,
             bucket=self._bucket,
             undelivered=self.undelivered,
         )
 
-    def _doorbell(self, executors_json: str) -> Doorbell:
+    def _packages(self, profile: ExecutorProfile) -> Sequence[lambda_.ILayerVersion]:
+        """The layer of what its handlers' requirements.txt ask for, if any does."""
+        target = self._project.bundle_target(self._config)
+        packages = self._project.packages(profile, target)
+        if packages is None:
+            return []
+        require_to_fit(
+            f"executors.{profile.name}",
+            [
+                packages,
+                *self._project.executor_parts(profile).values(),
+                *self._project.library_parts().values(),
+                *self._project.dependencies_parts().values(),
+            ],
+        )
+        return [self._layers.add_packages(profile.name, packages)]
+
+    def _doorbell(self) -> Doorbell:
         return Doorbell(
             self,
             "Doorbell",
@@ -194,8 +280,6 @@ class Service(Construct):
             size=self._config.poller,
             poll=self._config.poll,
             table=self._table,
-            executors=list(self.executors.values()),
-            executors_json=executors_json,
             undelivered=self.undelivered,
         )
 
@@ -206,24 +290,19 @@ class Service(Construct):
         return Stack.of(self).to_json_string(
             {
                 profile.name: profile_environment(profile, function=functions.get(profile.name, ""))
-                for profile in self._config.executors
+                for profile in self.profiles.values()
             }
         )
 
-    def _watched(self) -> Watched:
+    def _watched(self, types: Mapping[str, str], queues: Sequence[str] = ()) -> Watched:
+        served = [queue for profile in self.profiles.values() for queue in profile.queues]
         return Watched(
             service=self.name,
-            queues=sorted({*self._config.queues, *self._registry.queues}),
+            queues=sorted({DEFAULT_QUEUE, *served, *queues}),
             table=self._table.table_name,
             api=self.api.http_api.http_api_id,
             executors={name: executor.function.function_name for name, executor in self.executors.items()},
             failures=self.recorder.failures.queue_name,
-            types=self._registry.types,
-            functions={
-                "api": self.api.function.function_name,
-                "poller": self.poller.function.function_name,
-                "reaper": self.reaper.function.function_name,
-                "recorder": self.recorder.function.function_name,
-                **({"doorbell": self.doorbell.function.function_name} if self.doorbell else {}),
-            },
+            types=types,
+            functions={name: function.function_name for name, function in self._own_functions.items()},
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -15,19 +16,34 @@ from constructs import Construct
 from infra.acknowledge import acknowledge
 from infra.assets import Project, staged
 from infra.config import FunctionSize
-from infra.constructs.layers import ARCHITECTURE, RUNTIME
+from infra.constructs.encryption import grant_data_key
+from infra.constructs.layers import RUNTIME
+from infra.constructs.placement import Placement, grant_interfaces
 
 
 @dataclass(frozen=True, kw_only=True)
 class HouseDefaults:
-    """What all functions of one stack have in common."""
+    """What all functions of one service have in common.
+
+    `key` encrypts what the service makes, `data_keys` are all keys of what its functions read and write.
+    """
 
     project: Project
     layers: Sequence[lambda_.ILayerVersion]
+    architecture: lambda_.Architecture
     environment: Mapping[str, str]
     tracing: bool
+    key: kms.IKey | None
+    data_keys: Sequence[kms.IKey]
+    placement: Placement | None
     log_retention: logs.RetentionDays
     log_removal: RemovalPolicy
+
+    def log_group(self, scope: Construct, id: str) -> logs.LogGroup:
+        """A log group kept, removed and encrypted as all are."""
+        return logs.LogGroup(
+            scope, id, retention=self.log_retention, removal_policy=self.log_removal, encryption_key=self.key
+        )
 
 
 class ServiceFunction(Construct):
@@ -45,11 +61,17 @@ class ServiceFunction(Construct):
         timeout_seconds: int,
         environment: Mapping[str, str],
         handler: str = "handler.handler",
+        layers: Sequence[lambda_.ILayerVersion] = (),
     ) -> None:
         super().__init__(scope, id)
         self.timeout_seconds = timeout_seconds
-        self.log_group = logs.LogGroup(self, "Logs", retention=house.log_retention, removal_policy=house.log_removal)
+        self.log_group = house.log_group(self, "Logs")
         self.role = self._role()
+        for key in house.data_keys:
+            grant_data_key(key, self.role)
+        placement = house.placement
+        if placement:
+            grant_interfaces(self.role)
         with staged(parts) as directory:
             self.function = lambda_.Function(
                 self,
@@ -58,8 +80,8 @@ class ServiceFunction(Construct):
                 code=lambda_.Code.from_asset(directory),
                 handler=handler,
                 runtime=RUNTIME,
-                architecture=ARCHITECTURE,
-                layers=house.layers,
+                architecture=house.architecture,
+                layers=[*house.layers, *layers],
                 role=self.role,
                 memory_size=size.memory_mib,
                 timeout=Duration.seconds(timeout_seconds),
@@ -69,9 +91,18 @@ class ServiceFunction(Construct):
                 # The library prints whole JSON lines; Lambda's own JSON format would wrap them a second time.
                 logging_format=lambda_.LoggingFormat.TEXT,
                 tracing=lambda_.Tracing.ACTIVE if house.tracing else lambda_.Tracing.DISABLED,
+                vpc=placement.vpc if placement else None,
+                vpc_subnets=placement.subnets if placement else None,
+                security_groups=list(placement.security_groups) if placement else None,
             )
-        if house.tracing:
-            acknowledge(self.role, {"IAM5[Resource::*]": "X-Ray's segments have no names to grant."})
+        if house.tracing or placement:
+            reason = "X-Ray's segments, and network interfaces before they are made, have no names to grant."
+            acknowledge(self.role, {"IAM5[Resource::*]": reason})
+        if house.key:
+            reason = "CDK's own grant to send to an encrypted queue; the key's policy and the resource are its bounds."
+            acknowledge(
+                self.role, dict.fromkeys(("IAM5[Action::kms:GenerateDataKey*]", "IAM5[Action::kms:ReEncrypt*]"), reason)
+            )
         acknowledge(self.function, {"L1": "One runtime is tested; a newer one is taken with a release, not by itself."})
 
     def _role(self) -> iam.Role:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -28,14 +29,23 @@ class TaskBucket(Construct):
     for those whose task vanished first, so it is longer than any body can count."""
 
     def __init__(
-        self, scope: Construct, id: str, *, protection: DataProtection, enforce_tls: bool, pinned: bool = False
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        protection: DataProtection,
+        enforce_tls: bool,
+        key: kms.IKey | None = None,
+        pinned: bool = False,
     ) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,  # one call of KMS for many objects
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=enforce_tls,
             removal_policy=RemovalPolicy.RETAIN if protection.retain else RemovalPolicy.DESTROY,

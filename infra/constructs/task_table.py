@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.config import DataProtection
@@ -23,7 +24,15 @@ class TaskTable(Construct):
     one index, because CloudFormation refuses two in one update.
     """
 
-    def __init__(self, scope: Construct, id: str, *, protection: DataProtection, pinned: bool = False) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        protection: DataProtection,
+        key: kms.IKey | None = None,
+        pinned: bool = False,
+    ) -> None:
         super().__init__(scope, id)
         self.table = dynamodb.TableV2(
             self,
@@ -49,6 +58,16 @@ class TaskTable(Construct):
         )
         if pinned:
             pin(self.table, LOGICAL_ID)
+        if key:
+            self._encrypt(key)
+
+    def _encrypt(self, key: kms.IKey) -> None:
+        """What `TableEncryptionV2.customer_managed_key` renders, which it refuses to without a region: here there is
+        one replica, the stack's, whatever its region is."""
+        resource = self.table.node.default_child
+        assert isinstance(resource, dynamodb.CfnGlobalTable)
+        resource.add_property_override("SSESpecification", {"SSEEnabled": True, "SSEType": "KMS"})
+        resource.add_property_override("Replicas.0.SSESpecification.KMSMasterKeyId", key.key_arn)
 
 
 def grant_items(table: dynamodb.ITableV2, grantee: iam.IGrantable, actions: Sequence[str]) -> None:

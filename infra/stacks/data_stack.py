@@ -5,7 +5,8 @@ from __future__ import annotations
 from aws_cdk import Stack
 from constructs import Construct
 
-from infra.config import EnvironmentConfig
+from infra.config import Encryption, EnvironmentConfig
+from infra.constructs.encryption import service_key
 from infra.constructs.task_bucket import TaskBucket
 from infra.constructs.task_table import TaskTable
 
@@ -15,14 +16,20 @@ class DataStack(Stack):
 
     def __init__(self, scope: Construct, id: str, *, config: EnvironmentConfig) -> None:
         super().__init__(scope, id, description=f"ThunderAgent ({config.environment}): the task table and its bucket")
-        self.table = TaskTable(self, "TaskTable", protection=config.protection, pinned=True).table
+        protection = config.protection
+        self.key = (
+            service_key(self, "Key", encryption=config.encryption, protection=protection, pinned=True)
+            if config.encryption
+            else None
+        )
+        self.table = TaskTable(self, "TaskTable", protection=protection, key=self.key, pinned=True).table
         self.bucket = TaskBucket(
-            self, "TaskBucket", protection=config.protection, enforce_tls=config.enforce_tls, pinned=True
+            self, "TaskBucket", protection=protection, enforce_tls=config.enforce_tls, key=self.key, pinned=True
         ).bucket
-        self._export_for_good()
+        self._export_for_good(config)
 
-    def _export_for_good(self) -> None:
-        """Export the five values always, not only while something uses them.
+    def _export_for_good(self, config: EnvironmentConfig) -> None:
+        """Export what the service uses always, not only while something uses them.
 
         CDK would drop an export with its last user; CloudFormation deploys this stack first and refuses to drop an
         export that the deployed service stack still imports, so that removing one function would not deploy.
@@ -33,5 +40,6 @@ class DataStack(Stack):
             self.table.table_stream_arn,
             self.bucket.bucket_name,
             self.bucket.bucket_arn,
+            *([self.key.key_arn] if self.key and config.encryption == Encryption() else []),
         ):
             self.export_value(value)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.assets import Project
 from infra.config import EnvironmentConfig
+from infra.constructs.placement import placement_of
 from infra.constructs.service import Service
 
 
@@ -27,10 +29,12 @@ class ServiceStack(Stack):
         config: EnvironmentConfig,
         table: dynamodb.ITableV2,
         bucket: s3.IBucket,
+        key: kms.IKey | None = None,
         project: Project | None = None,
         authorizer: apigatewayv2.IHttpRouteAuthorizer | None = None,
     ) -> None:
         super().__init__(scope, id, description=f"ThunderAgent ({config.environment}): functions, API and alarms")
+        project = project or Project()
         self.service = Service(
             self,
             "Default",  # no part of logical ids: those of deployed stacks stay
@@ -38,10 +42,13 @@ class ServiceStack(Stack):
             config=config,
             table=table,
             bucket=bucket,
-            project=project or Project(),
+            project=project,
+            key=key,
+            placement=placement_of(self, config.network) if config.network else None,
             authorizer=authorizer,
             pinned=True,
         )
+        self.service.complete(project.read_registry(config.environment), project.registry_parts(config.environment))
         self._outputs(table, bucket)
 
     def _outputs(self, table: dynamodb.ITableV2, bucket: s3.IBucket) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from infra.config import ROOT, ConfigError, EnvironmentConfig, JwtAuth, load_config, read_context
+from infra.config import (
+    ROOT,
+    ConfigError,
+    Encryption,
+    EnvironmentConfig,
+    JwtAuth,
+    Network,
+    load_config,
+    read_context,
+)
 
 JWT = {"kind": "jwt", "issuer": "https://issuer.example", "audience": ["a"]}
 
@@ -113,11 +122,66 @@ def test_an_instance_has_its_own_stack_names() -> None:
         ),
         ({"executors": {"a": {"queues": ["Q!"]}}}, r"executors\.a\.queues is 'Q!': it must be texts matching"),
         ({"executors": []}, r"environments\.dev\.executors is \[\]: it must be an object"),
+        ({"alarmEmails": ["nobody"]}, r"alarmEmails is 'nobody': it must be texts matching"),
+        ({"architecture": "x86"}, r"architecture is 'x86': it must be one of arm64, x86_64"),
+        ({"bundleFor": "docker"}, r"bundleFor is 'docker': it must be one of lambda, this-machine"),
+        ({"encryption": {"kind": "kms"}}, r"encryption\.kind is 'kms': it must be one of aws, own, given"),
+        ({"encryption": {"kind": "given"}}, r"encryption\.keyArn is None: it must be a text matching arn:"),
+        ({"encryption": {"kind": "own", "keyArn": "x"}}, r"encryption\.keyArn is not a known key; known: kind"),
+        ({"vpc": {"vpcId": "mine"}}, r"vpc\.vpcId is 'mine'"),
+        ({"vpc": {"vpcId": "vpc-0a"}}, r"vpc\.subnetIds is \[\]: it must be a list of different texts, at least one"),
+        ({"tags": {"aws:x": "y"}}, r"environments\.dev\.tags: 'aws:x' is no key there: it must match"),
+        ({"tags": {"x": 1}}, r"environments\.dev\.tags\.x is 1: it must be a text matching"),
+        ({"tags": {f"t{n}": "" for n in range(41)}}, r"environments\.dev: tags: there are 41; at most 40"),
+        ({"queues": {"mail": {}}}, r"environments\.dev: queues: no executor serves mail; served: default"),
+        ({"queues": {"default": {"rate": 5}}}, r"queues\.default\.rate is not a known key; known: burst, maxBacklog"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_it_may_be(section: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         config_of(section)
+
+
+def test_every_wrong_key_is_told_at_once() -> None:
+    wrong = {"retainData": "yes", "poll": {"window": 5}, "executors": {"a": {"threads": 0}}, "logLevel": "LOUD"}
+    with pytest.raises(ConfigError) as told:
+        config_of(wrong)
+    lines = str(told.value).splitlines()
+    assert sorted(line.split(" is ")[0].removeprefix("environments.dev.") for line in lines) == [
+        "executors.a.threads",
+        "logLevel",
+        "poll.window",
+        "retainData",
+    ]
+
+
+def test_what_is_asked_for_beside_the_usual() -> None:
+    config = config_of(
+        {
+            "alarmEmail": "a@example.com",
+            "alarmEmails": ["b@example.com", "a@example.com"],
+            "encryption": {"kind": "own"},
+            "vpc": {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]},
+            "architecture": "x86_64",
+            "bundleFor": "this-machine",
+            "tags": {"team": "shop"},
+            "queues": {"default": {"maxConcurrency": 0, "ratePerSecond": 0.5, "burst": 2, "maxBacklog": None}},
+        }
+    )
+    assert config.alarm_emails == ("a@example.com", "b@example.com")
+    assert config.encryption == Encryption()
+    assert config.network == Network(vpc_id="vpc-0a", subnet_ids=("subnet-0a",), security_group_ids=("sg-0a",))
+    assert (config.architecture, config.bundle_for, config.tags) == ("x86_64", "this-machine", {"team": "shop"})
+    assert config.queue_limits == {"default": {"maxConcurrency": 0, "ratePerSecond": 0.5, "burst": 2}}
+
+
+def test_what_is_not_asked_for_is_not_there() -> None:
+    config = config_of({})
+    assert (config.encryption, config.network, config.alarm_emails) == (None, None, ())
+    assert config_of({"encryption": {"kind": "aws"}}).encryption is None
+    assert (config.architecture, config.bundle_for) == ("arm64", "lambda")
+    assert config.is_protected
+    assert not config_of({"retainData": False}).is_protected
 
 
 def test_a_profile_is_configured_whole() -> None:

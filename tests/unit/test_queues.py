@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.fakes import FakeClock, FakeRandomness
@@ -20,7 +22,7 @@ class World:
         self.clock = FakeClock()
         self.randomness = FakeRandomness()
 
-    def queues(self, *, shards: int = 4) -> Queues:
+    def queues(self, *, shards: int = 4, deployed: dict[str, dict[str, Any]] | None = None) -> Queues:
         store = Store(
             table="tasks",
             send=self.memory,
@@ -28,7 +30,7 @@ class World:
             randomness=self.randomness,
             layout=Layout(shards=shards),
         )
-        return Queues(store, ["mail"], clock=self.clock)
+        return Queues(store, ["mail"], deployed=deployed, clock=self.clock)
 
     def read(self, name: str, *, shards: int = 4) -> QueueSettings:
         found = self.queues(shards=shards).get(name)
@@ -48,6 +50,15 @@ def test_changes_are_merged_and_null_resets(world: World) -> None:
     queues.put("mail", {"paused": None, "ratePerSecond": 0.5})
 
     assert world.read("mail") == QueueSettings("mail", max_concurrency=0, rate_per_second=0.5)
+
+
+def test_deployed_limits_hold_until_operators_decide_and_again_when_they_reset(world: World) -> None:
+    queues = world.queues(deployed={"mail": {"maxConcurrency": 5, "burst": 2}})
+    assert queues.get("mail") == QueueSettings("mail", max_concurrency=5, burst=2)
+
+    assert queues.put("mail", {"maxConcurrency": 0}) == QueueSettings("mail", max_concurrency=0, burst=2)
+    assert queues.put("mail", {"maxConcurrency": None}) == QueueSettings("mail", max_concurrency=5, burst=2)
+    assert world.read("mail") == QueueSettings("mail"), "they are not written into the table"
 
 
 def test_a_put_declares_a_new_queue_and_is_seen_at_once_by_its_writer(world: World) -> None:

@@ -61,7 +61,8 @@ def show(options: Options, environment: str, root: Path) -> None:
 
 def _document(environment: str, root: Path) -> Mapping[str, Any]:
     try:
-        return build_registry(_sources(load_config(read_context(root), environment), root))
+        config = load_config(read_context(root), environment)
+        return build_registry(_sources(config, root), queue_limits=config.queue_limits)
     except (ConfigError, ConfigurationError) as error:
         raise Failed(str(error)) from error
     except OSError as error:

@@ -1,7 +1,6 @@
 """A shop with a task service inside its own stack: its order function may submit, its handlers may read the orders.
 
-thunder registry build --env prod --root examples/apps/embedded
-cd examples/apps/embedded && python app.py        # or: cdk deploy
+cd examples/apps/embedded && cdk deploy
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.config import load_config, read_context
-from thunderagent.cdk import Project, ThunderAgent
+from thunderagent.cdk import ThunderAgent
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,14 +24,7 @@ class Shop(Stack):
             self, "Orders", partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
         )
         web = iam.Role(self, "Web", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        tasks = ThunderAgent(
-            self,
-            "Tasks",
-            environment="prod",
-            project=Project(own=HERE),
-            executors=load_config(read_context(HERE), "prod").executors,
-            alarm_email="shop@example.com",
-        )
+        tasks = ThunderAgent(self, "Tasks", project=HERE, alarm_emails=["shop@example.com"])
         tasks.grant_submit(web)
         orders.grant_read_data(tasks.executors["default"].role)
         tasks.metric_backlog().create_alarm(self, "TooMuchToDo", threshold=10_000, evaluation_periods=5)

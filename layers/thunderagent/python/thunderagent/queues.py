@@ -111,9 +111,18 @@ class QueueSettings:
 class Queues:
     """The declared queues with their settings, read at most every five seconds."""
 
-    def __init__(self, store: Store, declared: Iterable[str], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        declared: Iterable[str],
+        *,
+        clock: Clock,
+        deployed: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`deployed` are the limits the registry gives a queue: they hold where operators have set nothing."""
         self._store = store
         self._declared = tuple(sorted({"default", *declared}))
+        self._deployed = deployed or {}
         self._clock = clock
         self._read_at: float | None = None
         self._settings: dict[str, QueueSettings] = {}
@@ -131,7 +140,8 @@ class Queues:
         return self.all().get(name) or self.all(fresh=True).get(name)
 
     def put(self, name: str, changes: Mapping[str, Any], *, operator: Mapping[str, Any] | None = None) -> QueueSettings:
-        """Merge changes (names as in the HTTP contract, and `shards`) into a queue's settings; None resets one.
+        """Merge changes (names as in the HTTP contract, and `shards`) into a queue's settings; None resets one to what
+        is deployed.
 
         A queue that is not declared is declared by it. Raises InvalidInput for a name that is no setting or a shard
         count out of range; StoreThrottled when others change the same queue all the time.
@@ -141,7 +151,7 @@ class Queues:
             item_id = queue_control_id(name)
             items = self._store.get_items([item_id, SHARDS_CONTROL_ID], consistent=True)
             seen, now = items.get(item_id), self._clock.now()
-            current = QueueSettings.from_item(name, seen or {}, default=self._default(items), now=now)
+            current = self._settings_of(name, seen or {}, items, now)
             settings = {
                 **(seen or {"createdAt": now}),
                 **changes,
@@ -155,9 +165,7 @@ class Queues:
             write = limit_writes.put_settings(item_id, seen=seen, settings=settings)
             if isinstance(self._store.apply(write), Written):
                 self._read_at = None
-                return QueueSettings.from_item(
-                    name, settings, default=self._default(items), now=now, declared=name in self._declared
-                )
+                return self._settings_of(name, settings, items, now)
         raise StoreThrottled("PutItem", "SettingsContention", "the queue is being changed by others; try again")
 
     def record_shards(self) -> None:
@@ -180,13 +188,18 @@ class Queues:
         for key in self._store.walk(QUEUE_CONTROL_KEY):
             ids[key.task_id] = key.task_id.removeprefix(queue_control_id(""))
         items = self._store.get_items([*ids, SHARDS_CONTROL_ID])
-        default, now = self._default(items), self._clock.now()
-        return {
-            name: QueueSettings.from_item(
-                name, items.get(item_id, {}), default=default, now=now, declared=name in self._declared
-            )
-            for item_id, name in ids.items()
-        }
+        now = self._clock.now()
+        return {name: self._settings_of(name, items.get(item_id, {}), items, now) for item_id, name in ids.items()}
+
+    def _settings_of(self, name: str, item: Item, items: Mapping[str, Item], now: float) -> QueueSettings:
+        decided = {setting: value for setting, value in item.items() if value is not None}
+        return QueueSettings.from_item(
+            name,
+            {**self._deployed.get(name, {}), **decided},
+            default=self._default(items),
+            now=now,
+            declared=name in self._declared,
+        )
 
     def _default(self, items: Mapping[str, Item]) -> Shards:
         """Of queues that have no count of their own: what is deployed, held to what is recorded."""

@@ -225,6 +225,7 @@ class Registry:
 
     types: Mapping[str, TaskType] = field(default_factory=dict)
     queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    queue_limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -240,6 +241,7 @@ class Registry:
             return Registry(
                 types={name: _task_type(name, entry) for name, entry in document["types"].items()},
                 queues=tuple(document["queues"]),
+                queue_limits={name: dict(limits) for name, limits in document["queues"].items() if limits},
                 profiles={name: _profile(name, entry) for name, entry in document["profiles"].items()},
                 document=document,
             )

@@ -46,9 +46,14 @@ class ProfileSource:
     timeout_seconds: float = DEFAULT_EXECUTOR_SECONDS
 
 
-def build_registry(profiles: Mapping[str, ProfileSource | Sequence[Path | str]]) -> dict[str, Any]:
+def build_registry(
+    profiles: Mapping[str, ProfileSource | Sequence[Path | str]],
+    *,
+    queue_limits: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
     """The registry document of these profiles, each given by its source or just by its handlers' directories.
 
+    `queue_limits` are what a queue's settings are until operators decide otherwise, named as in `PUT /queues/{queue}`.
     Equal sources give equal documents. Raises ConfigurationError naming module and function for a broken import, a bad
     declaration or signature, a type declared twice, an unknown queue, or a timeout its executor cannot keep.
     """
@@ -67,7 +72,7 @@ def build_registry(profiles: Mapping[str, ProfileSource | Sequence[Path | str]])
             name: {"modules": _modules(found[name]), "timeoutSeconds": _plain(source.timeout_seconds)}
             for name, source in sources.items()
         },
-        "queues": {queue: {} for queue in sorted({DEFAULT_QUEUE, *queues})},
+        "queues": {queue: dict((queue_limits or {}).get(queue, {})) for queue in sorted({DEFAULT_QUEUE, *queues})},
         "types": dict(sorted(types.items())),
     }
 

@@ -72,7 +72,7 @@ class Parts:
 
     @cached_property
     def queues(self) -> Queues:
-        return Queues(self.store, self.registry.queues, clock=self.seams.clock)
+        return Queues(self.store, self.registry.queues, deployed=self.registry.queue_limits, clock=self.seams.clock)
 
     @cached_property
     def submitter(self) -> Submitter:
