@@ -76,6 +76,18 @@ BENCHES = (
         ("--tasks", "2000", "--agents", "4"),
         needs_stack=False,
     ),
+    Bench(
+        "growth",
+        "What a look costs as the table grows",
+        "growth",
+        needs_stack=False,
+    ),
+    Bench(
+        "console-list",
+        "How quick the console is with 100,000 tasks in the table",
+        "console_list",
+        ("--tasks", "100000", "--asks", "20"),
+    ),
 )
 
 

@@ -87,12 +87,13 @@ class Api:
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     log: io.StringIO = field(default_factory=io.StringIO)
     list_completed: bool = True
+    table_name: str = TABLE
     parts: Parts = field(init=False)
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
         settings = Settings(
-            table_name=TABLE,
+            table_name=self.table_name,
             list_completed=self.list_completed,
             executors={"default": Executor("default", "executor")},
         )
