@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth deploy sim sim-mutations soak bench clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth deploy sim sim-mutations soak bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -135,6 +135,11 @@ soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED i
 bench: setup-dev layers ## Measure, and write docs/performance.md
 	@$(MAKE) --no-print-directory registry ENV=local
 	@$(PY) -m bench $(BENCH)
+
+release-snapshot: setup-dev layers ## Keep what later versions are tested against, below tests/released
+	@$(MAKE) --no-print-directory registry ENV=dev
+	@$(MAKE) --no-print-directory registry ENV=prod
+	@$(PY) -m tests.support.releases
 
 clean: ## Remove everything made or installed in the checkout
 	@if [ -x $(BIN)/thunder ]; then $(BIN)/thunder local down; fi

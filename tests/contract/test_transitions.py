@@ -113,6 +113,7 @@ BROKEN: dict[Proof, list[dict[str, Any]]] = {
         {"deadline": NOW},
         {"deadline": NOW - 1},
         {"homeRegion": "eu-west-1"},
+        {"formatVersion": 2},
     ],
     Proof.NOT_CANCELLED: [{"cancelRequested": True}],
     Proof.CANCEL_REQUESTED: [{"cancelRequested": None}],

@@ -15,7 +15,7 @@ from thunderagent.clearing import FORGET_SECONDS, Clearing
 from thunderagent.codec import Item
 from thunderagent.errors import MalformedItem
 from thunderagent.in_flight import InFlight
-from thunderagent.model import IndexKey, Task
+from thunderagent.model import IndexKey, Task, is_of_newer_format
 from thunderagent.settings import Settings
 from thunderagent.states import Status
 from thunderagent.store import Store
@@ -130,6 +130,9 @@ class Candidates:
         """The task when it looks claimable; otherwise deal with what stands in its way, once."""
         if item is None or item.get("dueAt") != key.due_at or item.get("dispatchKey") != key.dispatch_key:
             self._rest(key.task_id, key.due_at, seconds=STALE_SECONDS)
+            return None
+        if is_of_newer_format(item):
+            self._rest(key.task_id, key.due_at)
             return None
         if item.get("status") == Status.RUNNING:
             self._meet_running(item, key.due_at)

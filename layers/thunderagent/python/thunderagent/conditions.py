@@ -67,6 +67,11 @@ def none_of(attribute: str, values: Sequence[Any]) -> Clause:
     return lambda p: f"NOT {p.name(attribute)} IN ({', '.join(p.value(value) for value in values)})"
 
 
+def not_more(attribute: str, value: Any) -> Clause:
+    """The attribute is absent, no number, or at most this one."""
+    return lambda p: f"NOT ({p.name(attribute)} > {p.value(value)})"
+
+
 def either(*clauses: Clause) -> Clause:
     return lambda p: "(" + " OR ".join(clause(p) for clause in clauses) + ")"
 

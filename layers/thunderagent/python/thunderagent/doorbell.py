@@ -18,7 +18,7 @@ from thunderagent.dispatch import PASS_TASKS, Dispatcher
 from thunderagent.errors import MalformedItem, StoreError
 from thunderagent.in_flight import InFlight
 from thunderagent.limits import Limits
-from thunderagent.model import Task
+from thunderagent.model import Task, is_of_newer_format
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
 from thunderagent.schema import PRIORITIES, is_open_key
@@ -119,6 +119,7 @@ class Doorbell:
             and not queue.paused
             and self._registry.profile_of(task.type) in self._settings.served
             and task.blocked_count == 0
+            and not is_of_newer_format(task.item)
             and task.item.get("homeRegion", region) == region
             and (task.deadline is None or task.deadline > self._store.clock.now())
             and (task.payload is not None or task.payload_ref is not None)

@@ -25,6 +25,7 @@ from thunderagent.conditions import (
     less,
     more,
     none_of,
+    not_more,
     put,
     put_body,
     update,
@@ -73,6 +74,11 @@ def before_deadline(now: float) -> Clause:
 
 def of_region(region: str) -> Clause:
     return either(absent("homeRegion"), equals("homeRegion", region))
+
+
+def of_known_format() -> Clause:
+    """Written by this version of the library or an earlier one. What a newer one wrote is the newer one's to move."""
+    return not_more("formatVersion", FORMAT_VERSION)
 
 
 def keep_attempts(task: Task, attempt: Attempt | None) -> list[dict[str, Any]]:
@@ -152,6 +158,7 @@ def claim(task: Task, *, token: LeaseToken, lock_time: float, owner: str, now: f
             not_blocked(),
             before_deadline(now),
             of_region(region),
+            of_known_format(),
         ],
         sets={
             "status": RUNNING,
@@ -200,6 +207,7 @@ def park(item: Item, *, problem: str, layout: Layout, now: float) -> Write:
             as_seen("status", item.get("status")),
             none_of("status", sorted(TERMINAL)),
             as_seen("updatedAt", item.get("updatedAt")),
+            of_known_format(),
         ],
         sets={**sets, **_given(**damaged)},
         removes=[*removes, *(name for name, value in damaged.items() if value is None)],
@@ -494,7 +502,7 @@ def expire(task: Task, *, layout: Layout, now: float) -> Write:
         Event.EXPIRE,
         Status.DONE,
         task,
-        [less("deadline", now)],
+        [less("deadline", now), of_known_format()],
         layout=layout,
         now=now,
         sets={"outcome": Outcome.EXPIRED.value},

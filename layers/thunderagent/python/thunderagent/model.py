@@ -8,7 +8,7 @@ from typing import Any, NewType
 
 from thunderagent.codec import Item
 from thunderagent.errors import MalformedItem
-from thunderagent.schema import PRIORITIES, TASK_ATTRIBUTES
+from thunderagent.schema import FORMAT_VERSION, PRIORITIES, TASK_ATTRIBUTES
 from thunderagent.states import TERMINAL, Status
 
 TaskId = NewType("TaskId", str)
@@ -115,6 +115,12 @@ class Task:
     def is_shown(self, now: float) -> bool:
         """A terminal task past its time to live is gone for readers, even before DynamoDB removes it."""
         return not (self.is_terminal and self.expires_at is not None and self.expires_at <= now)
+
+
+def is_of_newer_format(item: Mapping[str, Any]) -> bool:
+    """Whether a later version of the library wrote the row. This one does not know what it means: it is left alone."""
+    version = item.get("formatVersion")
+    return isinstance(version, int | float) and not isinstance(version, bool) and version > FORMAT_VERSION
 
 
 def check_form(task_id: str, item: Mapping[str, Any]) -> None:

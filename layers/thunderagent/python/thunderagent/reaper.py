@@ -15,7 +15,7 @@ from thunderagent.codec import Item, from_item, to_item
 from thunderagent.conditions import Write
 from thunderagent.dependencies import Dependencies
 from thunderagent.errors import MalformedItem, StoreError, StoreRefused
-from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task
+from thunderagent.model import Attempt, Failure, Lease, LeaseToken, Task, is_of_newer_format
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
 from thunderagent.retry import can_start, delay_seconds
@@ -157,7 +157,10 @@ class Reaper:
         return answered
 
     def _reset_item(self, item: Item, *, started: bool) -> bool:
-        """Take one RUNNING row back. False when the answer was lost: its lease must stay for the next reaper."""
+        """Take one RUNNING row back. False when the answer was lost, or only a later version knows the way back: its
+        lease must stay for the next reaper."""
+        if is_of_newer_format(item):
+            return False
         try:
             return self._reset(Task.from_item(item), started=started)
         except MalformedItem as problem:
@@ -334,6 +337,8 @@ class Reaper:
         items = list(self._store.get_items(ids).values())
         now = self._store.clock.now()
         for item in items:
+            if is_of_newer_format(item):
+                continue
             lock_time, deadline = item.get("lockTime"), item.get("deadline")
             if item.get("status") == Status.RUNNING:
                 if not isinstance(lock_time, int | float) or lock_time + self._settings.lease_grace_seconds < now:

@@ -62,7 +62,7 @@ class Proof(StrEnum):
     AS_SEEN = "fence and dueAt as seen"
     DUE_AS_SEEN = "dueAt as seen"
     FENCE_AS_SEEN = "fence as seen"
-    READY = "due, not blocked, before its deadline, of this home region"
+    READY = "due, not blocked, before its deadline, of this home region, of a format known here"
     TOKEN = "the lease token is mine"
     TOKEN_AS_SEEN = "the lease token as seen"
     NOT_CANCELLED = "no cancel requested"
