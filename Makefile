@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth deploy sim sim-mutations soak bench release-snapshot clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy sim sim-mutations soak bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -77,6 +77,9 @@ registry: setup ## Declare the task types of the handlers (ENV, default local)
 
 synth: setup layers registry ## Synthesise the stacks (ENV, default local) into cdk.out
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/node node_modules/aws-cdk/bin/cdk synth --quiet -c env=$(or $(ENV),local)
+
+package: setup layers ## Build sdist and wheel into dist/
+	@$(PY) -m infra.distribution
 
 deploy: ## Deploy to the account of the current AWS credentials (ENV=dev|prod)
 	@test -n "$(ENV)" || { echo "say which environment: make deploy ENV=dev" >&2; exit 2; }

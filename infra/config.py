@@ -81,8 +81,14 @@ EMBEDDED_KEY = "thunder:embedded"
 TAGS_MAX = 40  # AWS takes 50 on a resource; some are the CDK's, ours and yours elsewhere
 
 
-def read_context(root: Path = ROOT) -> dict[str, Any]:
+def project_root() -> Path:
+    """Where handlers and `cdk.json` are unless somebody says: this checkout, or, without one, where we are."""
+    return ROOT if (ROOT / "cdk.json").is_file() else Path.cwd()
+
+
+def read_context(root: Path | None = None) -> dict[str, Any]:
     """The context of `cdk.json`, for callers that are not started by the CDK CLI."""
+    root = root or project_root()
     document: dict[str, Any] = json.loads((root / "cdk.json").read_text())
     context: dict[str, Any] = document["context"]
     return context

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from infra.config import ROOT
+from infra.config import project_root
 from thunder.cli.errors import Refused
 from thunder.cli.options import Command, Options
 from thunder.cli.output import print_object
@@ -49,7 +49,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.option("--emf", is_flag=True, help="Write metrics among the log lines, in CloudWatch's embedded metric format.")
 @click.option("--name", help="What its tasks name as their owner (default: host and process id).")
 @click.option("--env", "environment", help="An environment of cdk.json (default: the one whose stack it is).")
-@click.option("--root", type=click.Path(file_okay=False, path_type=Path), default=ROOT, help="Where cdk.json is.")
+@click.option(
+    "--root", type=click.Path(file_okay=False, path_type=Path), default=project_root, help="Where cdk.json is."
+)
 @click.pass_obj
 def agent(options: Options, /, executor: str, batches: int, grace: float, name: str | None, **given: Any) -> None:
     """Claim tasks of one executor profile and run them in this process, until SIGTERM or SIGINT.

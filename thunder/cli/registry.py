@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from infra.config import ROOT, ConfigError, EnvironmentConfig, load_config, read_context
+from infra.config import ConfigError, EnvironmentConfig, load_config, project_root, read_context
 from thunder.cli.errors import Failed
 from thunder.cli.options import Noun, Options
 from thunder.cli.output import print_json, print_list
@@ -30,8 +30,8 @@ environment_option = click.option(
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=ROOT,
-    help="The project, where cdk.json is (default: this checkout).",
+    default=project_root,
+    help="The project, where cdk.json is (default: this checkout, or the current directory).",
 )
 
 
