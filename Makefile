@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy sim sim-mutations soak bench release-snapshot clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy sim sim-mutations soak bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -85,6 +85,11 @@ deploy: ## Deploy to the account of the current AWS credentials (ENV=dev|prod)
 	@test -n "$(ENV)" || { echo "say which environment: make deploy ENV=dev" >&2; exit 2; }
 	@$(MAKE) --no-print-directory setup layers registry ENV=$(ENV)
 	@$(PY) -m thunder.deployment $(ENV)
+
+destroy: ## Remove an environment that does not keep its data, its bucket's objects first (ENV=dev, YES=1 not to ask)
+	@test -n "$(ENV)" || { echo "say which environment: make destroy ENV=dev" >&2; exit 2; }
+	@$(MAKE) --no-print-directory setup layers registry ENV=$(ENV)
+	@$(PY) -m thunder.destruction $(ENV) $(if $(YES),--yes)
 
 # ---- on this machine ------------------------------------------------------------------------------------------------
 

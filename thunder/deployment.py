@@ -75,19 +75,19 @@ def main(
     checkout = Checkout.of_this_installation()
     known = environments(checkout)
     if len(arguments) != 1 or arguments[0] not in known:
-        return _refuse(f"say which environment: {' or '.join(known)}", USAGE)
+        return refuse(f"say which environment: {' or '.join(known)}", USAGE)
     environment = arguments[0]
     try:
         target = find_target()
     except NoTarget as error:
-        return _refuse(str(error), REFUSED)
-    _say(f"account     {target.account}", f"region      {target.region}", f"identity    {target.identity}")
-    if _answer(ask, f"Type {environment} to deploy to this account: ") != environment:
-        return _refuse("nothing was deployed", REFUSED)
+        return refuse(str(error), REFUSED)
+    say(f"account     {target.account}", f"region      {target.region}", f"identity    {target.identity}")
+    if answered(ask, f"Type {environment} to deploy to this account: ") != environment:
+        return refuse("nothing was deployed", REFUSED)
     return run(checkout, environment, target)
 
 
-def _answer(ask: Callable[[str], Any], question: str) -> str:
+def answered(ask: Callable[[str], Any], question: str) -> str:
     """The operator's answer; no terminal is no answer."""
     try:
         return str(ask(question)).strip()
@@ -95,12 +95,14 @@ def _answer(ask: Callable[[str], Any], question: str) -> str:
         return ""
 
 
-def _say(*lines: str) -> None:
+def say(*lines: str) -> None:
+    """To the operator; data of a command go elsewhere."""
     print(*lines, sep="\n", file=sys.stderr)
 
 
-def _refuse(why: str, code: int) -> int:
-    _say(why)
+def refuse(why: str, code: int) -> int:
+    """Say why; the exit code to end with."""
+    say(why)
     return code
 
 

@@ -11,7 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = {"setup", "demo", "up", "down", "test", "lint", "types", "layers", "registry", "synth", "deploy"}
+TARGETS = {
+    "setup",
+    "demo",
+    "up",
+    "down",
+    "test",
+    "lint",
+    "types",
+    "layers",
+    "registry",
+    "synth",
+    "deploy",
+    "destroy",
+    "package",
+}
 
 
 def make(*arguments, cwd=ROOT):
@@ -72,6 +86,13 @@ def test_a_deployment_demands_its_environment():
 
     assert refused.returncode != 0
     assert "make deploy ENV=dev" in refused.stderr
+
+
+def test_a_destruction_demands_its_environment():
+    refused = make("destroy")
+
+    assert refused.returncode != 0
+    assert "make destroy ENV=dev" in refused.stderr
 
 
 def test_pins_name_one_version_each_and_no_registry():
