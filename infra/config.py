@@ -16,6 +16,7 @@ from infra.environment import (
     ARM_64,
     LAMBDA,
     LONGEST_FUNCTION_SECONDS,
+    ROLLOUTS,
     TERMINAL_STATUSES,
     THIS_MACHINE,
     X86_64,
@@ -162,6 +163,7 @@ def read_environment(instance: str, name: str, section: Section) -> EnvironmentC
         bundle_for=section.choice("bundleFor", base.bundle_for, (LAMBDA, THIS_MACHINE)),
         queue_limits=_queue_limits(section.section("queues")),
         tags=_tags(section),
+        rollout=section.choice("rollout", base.rollout, ROLLOUTS),
     )
     unserved = sorted(set(config.queue_limits) - set(config.queues))
     if unserved:

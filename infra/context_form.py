@@ -70,6 +70,7 @@ def as_section(config: EnvironmentConfig) -> dict[str, Any]:
         "bundleFor": config.bundle_for,
         "queues": {name: dict(limits) for name, limits in config.queue_limits.items()},
         "tags": dict(config.tags),
+        "rollout": config.rollout,
     }
 
 

@@ -12,6 +12,15 @@ LONGEST_FUNCTION_SECONDS = 900
 TERMINAL_STATUSES = ("SUCCESS", "FAILED", "DONE")
 ARM_64, X86_64 = "arm64", "x86_64"
 LAMBDA, THIS_MACHINE = "lambda", "this-machine"
+AT_ONCE = "allAtOnce"
+ROLLOUTS = (
+    AT_ONCE,
+    "canary10Percent5Minutes",
+    "canary10Percent30Minutes",
+    "linear10PercentEvery1Minute",
+    "linear10PercentEvery10Minutes",
+)
+"""How new code of executors comes: see infra/constructs/gradual.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +198,7 @@ class EnvironmentConfig:
     bundle_for: str = LAMBDA
     queue_limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    rollout: str = AT_ONCE
 
     @property
     def service_stack_name(self) -> str:

@@ -24,7 +24,8 @@ from infra.config import EnvironmentConfig, ExecutorProfile
 from infra.constructs.alarm_topic import AlarmTopic
 from infra.constructs.api import Api
 from infra.constructs.doorbell import Doorbell
-from infra.constructs.executor import Executor, profile_environment
+from infra.constructs.executor import Executor, event_age_seconds, profile_environment
+from infra.constructs.gradual import GradualRollout
 from infra.constructs.layers import ARCHITECTURES, Layers
 from infra.constructs.metrics import Watched
 from infra.constructs.monitoring import Monitoring
@@ -33,6 +34,7 @@ from infra.constructs.poller import Poller
 from infra.constructs.reaper import Reaper
 from infra.constructs.recorder import Recorder
 from infra.constructs.service_function import HouseDefaults
+from infra.environment import AT_ONCE
 from infra.routes import read_routes
 from thunderagent.registry import DEFAULT_QUEUE
 
@@ -192,11 +194,11 @@ class Service(Construct):
         layer = self._layers.add_registry(parts)
         for function in self.functions.values():
             function.add_layers(layer)
-        executors_json = self._executors_json()
-        for function in self._own_functions.values():
-            function.add_environment("EXECUTORS", executors_json)
         for name, executor in self.executors.items():
             executor.shorten_event_age(registry.lease_seconds.get(name, ()))
+        executors_json = self._executors_json(self._invoked_names(registry))
+        for function in self._own_functions.values():
+            function.add_environment("EXECUTORS", executors_json)
         watched = self._watched(registry.types, registry.queues)
         self.monitoring.add_alarms(watched)
         self.monitoring.draw(watched)
@@ -283,10 +285,27 @@ class Service(Construct):
             undelivered=self.undelivered,
         )
 
-    def _executors_json(self) -> str:
+    def _invoked_names(self, registry: Registry) -> dict[str, str]:
+        """What pollers invoke: the functions themselves, or their aliases where new code comes gradually."""
+        if self._config.rollout == AT_ONCE:
+            return {name: executor.function.function_name for name, executor in self.executors.items()}
+        return GradualRollout(
+            self,
+            "Rollout",
+            rollout=self._config.rollout,
+            executors=self.executors,
+            invokers=[self.poller.role, *([self.doorbell.role] if self.doorbell else [])],
+            event_age_seconds={
+                name: event_age_seconds(executor.profile, registry.lease_seconds.get(name, ()))
+                for name, executor in self.executors.items()
+            },
+            alarms=self.monitoring.alarms,
+            undelivered=self.undelivered,
+        ).names
+
+    def _executors_json(self, functions: Mapping[str, str]) -> str:
         """The value of EXECUTORS for the functions that plan for executors or invoke them. Agents' profiles are in it:
         the reaper sees to their leases, and the poller leaves their tasks to them."""
-        functions = {name: executor.function.function_name for name, executor in self.executors.items()}
         return Stack.of(self).to_json_string(
             {
                 profile.name: profile_environment(profile, function=functions.get(profile.name, ""))
