@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import re
@@ -13,14 +12,13 @@ from typing import Any
 import pytest
 
 from infra.assets import AssetError, Project, staged
-from infra.config import ROOT
 from tests.infra.templates import of_type, properties, readable, write
 from tests.infra.test_security_findings import unacknowledged
+from tests.support.example_apps import example
 from tests.support.wheels import only_from, repack
 from thunderagent.cdk import ConfigError, DataProtection, ExecutorProfile, Throttling
 from thunderagent.metrics import METRICS
 
-EXAMPLES = ROOT / "examples" / "apps"
 HANDLERS = ExecutorProfile(name="default", handlers=("functions/executor/tasks",))
 
 
@@ -29,16 +27,6 @@ def template(app: Any, name: str) -> dict[str, Any]:
         patch.setenv("CDK_VALIDATION", "false")
         found: dict[str, Any] = app.synth().get_stack_by_name(name).template
     return found
-
-
-def example(name: str) -> Any:
-    """The module app.py of an example."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / name / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_embedded_example_synthesises(tmp_path: Path) -> None:
