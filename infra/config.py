@@ -61,6 +61,7 @@ SCHEDULE_SECONDS = 60  # EventBridge's shortest rate
 SHORTEST_LEASE_SECONDS = 60  # Lambda refuses a shorter maximum event age for asynchronous invocations
 LONGEST_AGENT_SECONDS = 86_430  # a day for the task, and the executor's margin
 KINDS = ("lambda", "agent")
+TRANSPORTS = ("auto", "direct", "boto")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
 FUNCTION_NAMES = ("api", "poller", "reaper", "recorder")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -153,6 +154,7 @@ def read_environment(instance: str, name: str, section: Section) -> EnvironmentC
         log_retention_days=section.choice("logRetentionDays", base.log_retention_days, LOG_RETENTION_DAYS),
         log_level=section.choice("logLevel", base.log_level, ("DEBUG", "INFO", "WARNING", "ERROR")),
         log_debug_share=section.number("logDebugShare", base.log_debug_share, at_least=0, at_most=1),
+        transport=section.choice("transport", base.transport, TRANSPORTS),
         tracing=section.flag("tracing", base.tracing),
         alarms=_alarms(section.section("alarms"), base.alarms),
         alarm_emails=_emails(section),

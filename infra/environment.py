@@ -188,6 +188,7 @@ class EnvironmentConfig:
     log_retention_days: int = 30
     log_level: str = "INFO"
     log_debug_share: float = 0
+    transport: str = "auto"
     tracing: bool = False
     alarms: AlarmSettings = AlarmSettings()
     alarm_emails: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from thunderagent.leased_batch import Batch
 from thunderagent.registry import load_handlers
 from thunderagent.runner import Runner
 from thunderagent.schema import EXECUTOR_MARGIN_SECONDS
+from thunderagent.seams import deferred
 from thunderagent.threads import exit_process
 from thunderagent.wiring import Parts, parts_from_environment
 
@@ -35,8 +36,8 @@ def runner() -> Runner:
         concurrency=executor.threads,
         lease_seconds=settings.lease_seconds,
         observer=own.telemetry,
-        submitter=own.submitter,
-        relatives=own.dependencies,
+        submitter=deferred(lambda: own.submitter),
+        relatives=deferred(lambda: own.dependencies),
         task_seconds=executor.timeout_seconds - EXECUTOR_MARGIN_SECONDS,
         end_process=_flush_and_exit,
     )

@@ -220,6 +220,7 @@ class Service(Construct):
                 "LIST_COMPLETED": "true" if config.list_completed else "false",
                 "LOG_LEVEL": config.log_level,
                 "LOG_DEBUG_SHARE": f"{config.log_debug_share:g}",
+                "TRANSPORT": config.transport,
             },
             tracing=config.tracing,
             key=key,

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.kernel import Kernel
 from tests.simulation.table import SimulatedTable
 from tests.simulation.weather import Weather
-from tests.support.stores import TABLE, Backend, embedded_backend, memory_backend, moto_backend
+from tests.support.stores import TABLE, Backend, directly, embedded_backend, memory_backend, moto_backend
 
 
 @pytest.fixture(scope="module")  # not longer: moto's mock reaches every botocore client of the process
@@ -25,12 +25,17 @@ def _embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
         yield backend
 
 
+@pytest.fixture(scope="session")
+def _direct(_embedded: Backend) -> Backend:
+    return directly(_embedded)
+
+
 def _simulated() -> Backend:
     """The simulator's table, its index without a lag."""
     return Backend("simulated", SimulatedTable(Kernel(1), Weather(lag=0), table=TABLE).execute)
 
 
-@pytest.fixture(params=["memory", "simulated", "moto", "embedded"])
+@pytest.fixture(params=["memory", "simulated", "moto", "embedded", "direct"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     if request.param == "memory":
         return memory_backend()

@@ -84,6 +84,7 @@ def test_an_instance_has_its_own_stack_names() -> None:
         ({"retainData": "yes"}, r"environments\.dev\.retainData is 'yes': it must be true or false"),
         ({"logRetentionDays": 8}, r"logRetentionDays is 8: it must be one of 1, 3, 5, 7"),
         ({"logRetentionDays": True}, r"logRetentionDays is True"),
+        ({"transport": "curl"}, r"transport is 'curl': it must be one of auto, direct, boto"),
         ({"logLevel": "LOUD"}, r"logLevel is 'LOUD': it must be one of DEBUG, INFO, WARNING, ERROR"),
         ({"alarmEmail": "nobody"}, r"alarmEmail is 'nobody': it must be a text matching"),
         ({"dispatchShards": 0}, r"dispatchShards is 0: it must be an integer from 1 to 64"),

@@ -64,7 +64,7 @@ def test_the_environment_is_what_the_settings_read(synthesised: Synthesised) -> 
     given = {name: set(variables(function)) for name, function in functions(synthesised.service).items()}
     assert set().union(*given.values()) == known
     common = {"TABLE_NAME", "BUCKET_NAME", "SERVICE_NAME", "ENVIRONMENT", "EXECUTORS", "LEASE_GRACE_SECONDS"}
-    common |= {"DISPATCH_SHARDS", "LIST_COMPLETED", "LOG_LEVEL", "LOG_DEBUG_SHARE"}
+    common |= {"DISPATCH_SHARDS", "LIST_COMPLETED", "LOG_LEVEL", "LOG_DEBUG_SHARE", "TRANSPORT"}
     assert {name: names - common for name, names in given.items()} == {
         "api": set(),
         "reaper": {"UNDELIVERED_QUEUE_URL"},

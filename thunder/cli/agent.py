@@ -77,15 +77,15 @@ def agent(options: Options, /, executor: str, batches: int, grace: float, name: 
 
 
 def _make(options: Options, plan: Any, executor: str, given: dict[str, Any], life: ExitStack) -> Agent:
-    """The agent, over botocore. Handlers stay importable while `life` lasts."""
+    """The agent, over AWS. Handlers stay importable while `life` lasts."""
     from thunder.cli import agent_setup as setup
     from thunderagent.agent import Agent
     from thunderagent.clock import SystemRandomness
     from thunderagent.registry import load_handlers
     from thunderagent.registry_build import importable
+    from thunderagent.seams import aws_seams
     from thunderagent.settings import load_settings
     from thunderagent.threads import PoolThreads
-    from thunderagent.wiring import boto_seams
 
     setup.apply(setup.stack_environment(options, os.environ))
     config = setup.project_config(given["root"], given["environment"], os.environ.get("SERVICE_NAME", ""))
@@ -103,7 +103,7 @@ def _make(options: Options, plan: Any, executor: str, given: dict[str, Any], lif
     return Agent(
         plan,
         settings,
-        boto_seams(settings, randomness=randomness, threads=PoolThreads(SWEEP_THREADS)),
+        aws_seams(settings, randomness=randomness, threads=PoolThreads(SWEEP_THREADS)),
         registry=registry,
         handlers=handlers,
         telemetry=setup.telemetry_of(settings, registry, stream=sys.stderr, with_metrics=given["emf"]),

@@ -21,10 +21,11 @@ from thunderagent.errors import DispatchError
 from thunderagent.leased_batch import Batch
 from thunderagent.registry import LONGEST_TIMEOUT_SECONDS, Handler, Registry
 from thunderagent.runner import LAST_SECONDS, Runner
+from thunderagent.seams import Seams
 from thunderagent.settings import Settings
 from thunderagent.telemetry import Telemetry
 from thunderagent.threads import Threads
-from thunderagent.wiring import Parts, Seams
+from thunderagent.wiring import Parts
 
 REPORT_SECONDS = 60.0
 UNUSABLE_PAUSE_SECONDS = 30.0  # while the table or its index refuses to be read

@@ -9,6 +9,7 @@ from thunderagent.errors import ConfigurationError
 from thunderagent.failures import Failures, SendMessage
 from thunderagent.leftovers import Leftovers
 from thunderagent.recorder import Recorder
+from thunderagent.seams import Once, deferred
 from thunderagent.transport import BotoQueue, boto_client, boto_put_events
 from thunderagent.wiring import Parts
 
@@ -50,10 +51,15 @@ class Recording:
 
 
 def recording_of(parts: Parts) -> Recording:
-    """The recorder of a deployed function, over botocore. Raises ConfigurationError."""
+    """The recorder of a deployed function, each service set up when it is first needed. Raises ConfigurationError."""
     settings = parts.settings
     if settings.failures_queue_url is None:
         raise ConfigurationError("FAILURES_QUEUE_URL is not set: it must name the queue for what cannot be recorded")
-    queue = BotoQueue(boto_client("sqs", region=settings.region), settings.failures_queue_url)
-    put_events = boto_put_events(boto_client("events", region=settings.region)) if settings.event_bus else None
-    return Recording(parts, put_events=put_events, send_failure=queue.send)
+    url, region = settings.failures_queue_url, settings.region
+    queue = deferred(lambda: BotoQueue(boto_client("sqs", region=region), url))
+    events = Once(lambda: boto_put_events(boto_client("events", region=region)))
+    return Recording(
+        parts,
+        put_events=(lambda entries: events()(entries)) if settings.event_bus else None,
+        send_failure=lambda body: queue.send(body),
+    )

@@ -3,6 +3,9 @@
 A schedule is an item under one index key, with its next firing as `dueAt`. A firing is one transaction: the task
 `cron.<name>.<epoch>` comes to be, and the schedule's next firing moves on, as seen. What was missed while no poller
 ran is caught up once (or as the schedule says); a schedule that cannot fire says why and stops nobody else.
+
+Pollers look here in every pass and mostly find nothing due: calendar, time zones and validation are imported by the
+functions that need them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thunderagent import expressions
 from thunderagent.codec import Item, item_bytes
@@ -24,7 +27,6 @@ from thunderagent.errors import (
     StoreThrottled,
     TooLarge,
 )
-from thunderagent.intake import submission_of
 from thunderagent.jsontext import dumps, loads
 from thunderagent.schema import (
     DAY_SECONDS,
@@ -36,10 +38,10 @@ from thunderagent.schema import (
     schedule_id,
 )
 from thunderagent.store import Store, Written
-from thunderagent.submit import Interfered, Submission, Submitted, Submitter
 from thunderagent.telemetry import Observer
-from thunderagent.timetable import firings, last_firing, next_firing
-from thunderagent.validation import check, schema_named
+
+if TYPE_CHECKING:
+    from thunderagent.submit import Submission, Submitted, Submitter
 
 CATCH_UPS = ("one", "none", "all")
 ROUNDS = 5  # looks at a schedule that keeps changing under its writer
@@ -115,6 +117,8 @@ class Schedule:
 
     def submission(self) -> Submission:
         """The task it makes, without id and time. Raises InvalidInput for one that no longer passes."""
+        from thunderagent.intake import submission_of
+
         return submission_of(self.task, schema="ScheduledTask", steps=("task",))
 
 
@@ -156,6 +160,9 @@ class Schedules:
         """
         if not NAME_PATTERN.fullmatch(name):
             raise InvalidInput(f"{name!r} is not a schedule's name: {NAME_PATTERN.pattern}", path="name")
+        from thunderagent.intake import submission_of
+        from thunderagent.validation import check, schema_named
+
         check(body, schema_named("ScheduleToPut"))
         self._submitter.check(submission_of(body["task"], schema="ScheduledTask", steps=("task",)))
         for _ in range(ROUNDS):
@@ -166,6 +173,8 @@ class Schedules:
         raise StoreThrottled("PutItem", "Contention", f"schedule {name} keeps changing; try again")
 
     def _item(self, name: str, body: Mapping[str, Any], stored: Item | None) -> Item:
+        from thunderagent.timetable import next_firing
+
         now = self._store.clock.now()
         cron, timezone = body["cron"], body.get("timezone", "UTC")
         due_at = next_firing(cron, timezone, after=now)
@@ -256,6 +265,8 @@ class Schedules:
     def _due(self, schedule: Schedule, now: float) -> list[Firing]:
         """The firings to make tasks for. None when all that is due was missed and is not to be caught up: then the
         schedule has moved on."""
+        from thunderagent.timetable import firings, last_firing, next_firing
+
         cron, timezone = schedule.cron, schedule.timezone
         then = next_firing(cron, timezone, after=now)
         if schedule.catch_up == "all":
@@ -274,6 +285,8 @@ class Schedules:
 
     def _fire(self, schedule: Schedule, firing: Firing) -> int:
         """One task and the schedule's advance, in one transaction. The task exists already: advance alone."""
+        from thunderagent.submit import Interfered
+
         task_id = f"{SCHEDULED_PREFIX}{schedule.name}.{int(firing.at)}"
         advance = expressions.advance_schedule(_seen(schedule), due_at=firing.then, last=firing.at, task_id=task_id)
         try:
@@ -297,6 +310,8 @@ class Schedules:
 
     def _give_up(self, item: Item, problem: MalformedItem | RequestError) -> None:
         """This firing makes no task; the schedule says why and waits for the next one."""
+        from thunderagent.timetable import next_firing
+
         now = self._store.clock.now()
         self._observer.log("schedule.failed", level="ERROR", schedule=item["taskId"], problem=str(problem))
         try:

@@ -1,4 +1,7 @@
-"""What the environment of a function says, read once per container and validated. The only reader of `os.environ`."""
+"""What the environment of a function says, read once per container and validated.
+
+The only reader of `os.environ` beside `aws_environment`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ class Executor:
 
 
 KINDS = ("lambda", "agent")
+TRANSPORTS = ("auto", "direct", "boto")  # how requests reach DynamoDB and Lambda; see `seams`
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Settings:
     failures_queue_url: str | None = None
     undelivered_queue_url: str | None = None
     recorder_patience_seconds: float = 21_600
+    transport: str = "auto"
     memory_mib: float | None = None  # of a function; None in a process that is none
     serves: str | None = None
 
@@ -98,6 +103,7 @@ ENVIRONMENT_NAMES: dict[str, str] = {
     "failures_queue_url": "FAILURES_QUEUE_URL",
     "undelivered_queue_url": "UNDELIVERED_QUEUE_URL",
     "recorder_patience_seconds": "RECORDER_PATIENCE_SECONDS",
+    "transport": "TRANSPORT",
     "memory_mib": "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
 }
 
@@ -131,6 +137,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         failures_queue_url=source.get("FAILURES_QUEUE_URL") or None,
         undelivered_queue_url=source.get("UNDELIVERED_QUEUE_URL") or None,
         recorder_patience_seconds=_number(source, "RECORDER_PATIENCE_SECONDS", 21_600, minimum=0),
+        transport=_transport(source.get("TRANSPORT") or "auto"),
         memory_mib=_number(source, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 0, minimum=0) or None,
     )
 
@@ -153,6 +160,12 @@ def _flag(source: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text not in {"", "true", "false"}:
         raise ConfigurationError(f"{name}={text!r}: true or false is needed")
     return default if text == "" else text == "true"
+
+
+def _transport(text: str) -> str:
+    if text not in TRANSPORTS:
+        raise ConfigurationError(f"TRANSPORT={text!r}: one of {', '.join(TRANSPORTS)} is needed")
+    return text
 
 
 def _statuses(text: str) -> frozenset[str]:

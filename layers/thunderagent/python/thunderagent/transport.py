@@ -1,6 +1,7 @@
-"""The `send` and `invoke` seams over botocore: one request, one answer, errors translated. No retries here (see store).
+"""The seams over botocore: one request, one answer, errors translated. No retries here (see store).
 
-The one place that knows botocore in the functions. Importing it does not import botocore; building a seam does.
+The one place that knows botocore in the functions. Importing it does not import botocore; building a seam does. `send`
+and `invoke` have a second form without the SDK, in `direct`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from thunderagent.errors import (
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
+    from thunderagent.sigv4 import Keys
     from thunderagent.store import Send
 
 THROTTLES = frozenset(
@@ -109,6 +111,43 @@ def boto_invoke(client: Any) -> Invoke:
             raise DispatchError(function, type(error).__name__, accepted=None) from error
 
     return invoke
+
+
+class BotoKeys:
+    """The keys of botocore's whole chain (profiles, SSO, containers, instance roles), renewed by botocore before they
+    expire. Importing botocore waits for the first request."""
+
+    def __init__(self) -> None:
+        self._credentials: Any = None
+
+    def keys(self) -> Keys:
+        """Raises NoAnswer when the chain has none, or could not get them."""
+        from botocore.exceptions import BotoCoreError
+
+        from thunderagent.connections import NoAnswer
+        from thunderagent.sigv4 import Keys
+
+        try:
+            if self._credentials is None:
+                self._credentials = self._load()
+            if self._credentials is None:
+                raise NoAnswer("NoCredentials", "botocore finds no AWS keys", sent=False)
+            frozen = self._credentials.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise NoAnswer(type(error).__name__, str(error), sent=False) from error
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token or None)
+
+    def renewed(self, refused: Keys) -> bool:
+        """Whether the chain, asked anew, has other keys than those."""
+        if self.keys() == refused:  # unless another thread has been here
+            self._credentials = None
+        return self.keys() != refused
+
+    def _load(self) -> Any:
+        from botocore.session import get_session
+
+        with _BUILDING:
+            return self._credentials or get_session().get_credentials()
 
 
 class BotoObjects:

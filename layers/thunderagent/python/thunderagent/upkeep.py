@@ -11,6 +11,7 @@ from thunderagent.audit import Auditor
 from thunderagent.census import Census
 from thunderagent.errors import StoreError
 from thunderagent.listing import Listing
+from thunderagent.seams import deferred
 from thunderagent.transport import BotoQueue, boto_client
 from thunderagent.undelivered import Queue, Undelivered
 from thunderagent.wiring import Parts
@@ -75,7 +76,8 @@ class Upkeep:
 
 
 def upkeep_of(parts: Parts) -> Upkeep:
-    """The upkeep of a deployed function, over botocore."""
+    """The upkeep of a deployed function, over AWS."""
     settings = parts.settings
-    url = settings.undelivered_queue_url
-    return Upkeep(parts, undelivered=BotoQueue(boto_client("sqs", region=settings.region), url) if url else None)
+    url, region = settings.undelivered_queue_url, settings.region
+    queue = deferred(lambda: BotoQueue(boto_client("sqs", region=region), str(url)))
+    return Upkeep(parts, undelivered=queue if url else None)

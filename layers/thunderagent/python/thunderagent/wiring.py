@@ -1,46 +1,37 @@
-"""Puts the parts together for one container: seams, store, bodies, registry, queues, observer. No policy."""
+"""Puts the parts together for one container: seams, store, bodies, registry, queues, observer. No policy.
+
+A part's module is imported when the part is first used: no function needs all of them, and on Lambda, which finds no
+bytecode, each module is compiled at every cold start.
+"""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from thunderagent.bodies import Bodies, Objects
 from thunderagent.charges import OVERHEAD, Charges
-from thunderagent.claims import Claims
-from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
-from thunderagent.dependencies import Dependencies
-from thunderagent.dispatch import Sweeper
-from thunderagent.doorbell import Doorbell
-from thunderagent.queues import Queues
-from thunderagent.reaper import Reaper
+from thunderagent.clock import SystemRandomness
+from thunderagent.codec import Item
 from thunderagent.registry import Registry, load_registry
-from thunderagent.schedules import Schedules
 from thunderagent.schema import Layout
+from thunderagent.seams import Seams, aws_seams, deferred
 from thunderagent.settings import Settings, load_settings
-from thunderagent.store import Send, Store
-from thunderagent.submit import Submitter
+from thunderagent.store import Store
 from thunderagent.telemetry import Telemetry
-from thunderagent.threads import PoolThreads, Threads
-from thunderagent.transport import BotoObjects, Invoke, boto_client, boto_invoke, boto_send, metered
+from thunderagent.threads import PoolThreads
+from thunderagent.transport import metered
 
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Seams:
-    """What reaches outside the library. Tests, the simulator and the benchmark give their own."""
-
-    send: Send
-    invoke: Invoke
-    clock: Clock
-    randomness: Randomness
-    threads: Threads
-    objects: Objects | None = None
+if TYPE_CHECKING:
+    from thunderagent.bodies import Bodies
+    from thunderagent.claims import Claims
+    from thunderagent.dependencies import Dependencies
+    from thunderagent.dispatch import Sweeper
+    from thunderagent.doorbell import Doorbell
+    from thunderagent.queues import Queues
+    from thunderagent.reaper import Reaper
+    from thunderagent.schedules import Schedules
+    from thunderagent.submit import Submitter
 
 
 class Parts:
@@ -68,26 +59,38 @@ class Parts:
 
     @cached_property
     def bodies(self) -> Bodies:
+        from thunderagent.bodies import Bodies
+
         return Bodies(self.store, self.seams.objects)
 
     @cached_property
     def queues(self) -> Queues:
+        from thunderagent.queues import Queues
+
         return Queues(self.store, self.registry.queues, deployed=self.registry.queue_limits, clock=self.seams.clock)
 
     @cached_property
     def submitter(self) -> Submitter:
+        from thunderagent.submit import Submitter
+
         return Submitter(self.store, self.bodies, self.queues, self.registry, self.dependencies)
 
     @cached_property
     def schedules(self) -> Schedules:
-        return Schedules(self.store, self.submitter, observer=self.telemetry)
+        from thunderagent.schedules import Schedules
+
+        return Schedules(self.store, deferred(lambda: self.submitter), observer=self.telemetry)
 
     @cached_property
     def dependencies(self) -> Dependencies:
+        from thunderagent.dependencies import Dependencies
+
         return Dependencies(self.store, self.bodies, observer=self.telemetry)
 
     @cached_property
     def reaper(self) -> Reaper:
+        from thunderagent.reaper import Reaper
+
         return Reaper(
             self.store,
             self.registry,
@@ -99,25 +102,29 @@ class Parts:
 
     @cached_property
     def claims(self) -> Claims:
+        from thunderagent.claims import Claims
+
         return Claims(
             self.store,
             self.seams.invoke,
             threads=self.seams.threads,
             owner=self.seams.randomness.token()[:8],
-            on_end=self.dependencies.on_end,
+            on_end=self._on_end,
             observer=self.telemetry,
         )
 
     @cached_property
     def sweeper(self) -> Sweeper:
+        from thunderagent.dispatch import Sweeper
+
         return Sweeper(
             self.store,
             self.claims,
             self.registry,
             self.queues,
             self.settings,
-            reap_stray=self.reaper.look_at,
-            on_end=self.dependencies.on_end,
+            reap_stray=lambda item: self.reaper.look_at(item),
+            on_end=self._on_end,
             each_pass=self.schedules.fire_due,
             threads=self.seams.threads,
             observer=self.telemetry,
@@ -125,6 +132,8 @@ class Parts:
 
     @cached_property
     def doorbell(self) -> Doorbell:
+        from thunderagent.doorbell import Doorbell
+
         return Doorbell(
             self.store,
             self.claims,
@@ -134,6 +143,9 @@ class Parts:
             threads=self.seams.threads,
             observer=self.telemetry,
         )
+
+    def _on_end(self, item: Item | None) -> None:
+        self.dependencies.on_end(item)
 
     def begin(self) -> None:
         """An invocation begins: its time is charged to the tasks it is for."""
@@ -153,7 +165,7 @@ class Parts:
 
 
 def parts_from_environment(*, threads: int = 10) -> Parts:
-    """The parts of a deployed function, over botocore. Raises ConfigurationError."""
+    """The parts of a deployed function. Raises ConfigurationError."""
     settings = load_settings()
     registry, randomness = load_registry(), SystemRandomness()
     telemetry = Telemetry(
@@ -164,67 +176,9 @@ def parts_from_environment(*, threads: int = 10) -> Parts:
         draw=lambda: randomness.uniform(0, 1),
         clock_ms=_epoch_ms,
     )
-    seams = boto_seams(settings, randomness=randomness, threads=PoolThreads(threads))
+    seams = aws_seams(settings, randomness=randomness, threads=PoolThreads(threads))
     return Parts(settings, seams, registry=registry, telemetry=telemetry)
-
-
-def boto_seams(settings: Settings, *, randomness: Randomness, threads: Threads) -> Seams:
-    """The seams over botocore, as the process's environment configures it."""
-    return Seams(
-        send=boto_send(boto_client("dynamodb", region=settings.region)),
-        invoke=_LazyInvoke(settings.region),
-        clock=SystemClock(),
-        randomness=randomness,
-        threads=threads,
-        objects=_LazyObjects(settings.region, settings.bucket_name) if settings.bucket_name else None,
-    )
 
 
 def _epoch_ms() -> int:
     return int(time.time() * 1000)
-
-
-class _LazyInvoke:
-    """Most functions never invoke: the Lambda client (some 0.2 s of cold start) is built at the first call."""
-
-    def __init__(self, region: str) -> None:
-        self._invoke = Once(lambda: boto_invoke(boto_client("lambda", region=region)))
-
-    def __call__(self, function: str, event: bytes) -> None:
-        self._invoke()(function, event)
-
-
-class _LazyObjects:
-    """Most tasks need no S3: the client is built at the first body that does."""
-
-    def __init__(self, region: str, bucket: str) -> None:
-        self._objects = Once(lambda: BotoObjects(boto_client("s3", region=region), bucket))
-
-    def put(self, key: str, data: bytes) -> None:
-        self._objects().put(key, data)
-
-    def get(self, key: str) -> bytes | None:
-        return self._objects().get(key)
-
-    def delete(self, key: str) -> None:
-        self._objects().delete(key)
-
-    def url(self, key: str, *, seconds: int) -> str:
-        return self._objects().url(key, seconds=seconds)
-
-
-class Once(Generic[Value]):
-    """Builds a value at the first call and keeps it. Threads that call at the same time wait for the one that builds;
-    after a failure the next call builds again."""
-
-    def __init__(self, build: Callable[[], Value]) -> None:
-        self._build = build
-        self._built: list[Value] = []
-        self._lock = threading.Lock()
-
-    def __call__(self) -> Value:
-        if not self._built:
-            with self._lock:
-                if not self._built:
-                    self._built.append(self._build())
-        return self._built[0]

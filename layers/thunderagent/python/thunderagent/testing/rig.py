@@ -16,13 +16,14 @@ from thunderagent.model import Task
 from thunderagent.registry import LONGEST_TIMEOUT_SECONDS, Handler, Registry, handlers_of
 from thunderagent.runner import Runner
 from thunderagent.schema import EXECUTOR_MARGIN_SECONDS
+from thunderagent.seams import Seams
 from thunderagent.settings import Executor, Settings
 from thunderagent.submit import Submission
 from thunderagent.telemetry import Telemetry
 from thunderagent.testing.fakes import FakeClock, FakeRandomness, InlineThreads, Recorder
 from thunderagent.testing.faults import Call
 from thunderagent.testing.memory_dynamodb import MemoryDynamoDB
-from thunderagent.wiring import Parts, Seams
+from thunderagent.wiring import Parts
 
 LEASE_SECONDS = 300.0
 EXECUTOR_SECONDS = float(LONGEST_TIMEOUT_SECONDS + EXECUTOR_MARGIN_SECONDS)
