@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy sim sim-mutations soak bench release-snapshot clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy sim sim-mutations soak faults drill bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -139,6 +139,14 @@ sim-mutations: setup-dev ## Leave every rule of the protocol out once: the simul
 soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED is the first, LIVES how many)
 	@$(PY) -m tests.simulation --soak --seed $(or $(SEED),1) --lives $(or $(LIVES),1000000) \
 		$(if $(SECONDS),--seconds $(SECONDS))
+
+faults: setup-dev layers ## Break one thing after another while tasks run, and write docs/faults.md (some minutes; FAULTS)
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(PY) -m drills.run_faults $(FAULTS)
+
+drill: setup-dev layers ## Rehearse what an operator has to deal with (NAME, QUICK=1; without NAME: which there are)
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(PY) -m drills $(NAME) $(if $(QUICK),--quick) $(if $(TASKS),--tasks $(TASKS))
 
 bench: setup-dev layers ## Measure, and write docs/performance.md
 	@$(MAKE) --no-print-directory registry ENV=local

@@ -4,7 +4,7 @@ import functools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -30,6 +30,27 @@ def add_one(key: str, *, part: str | None = None) -> int:
         ReturnValues="UPDATED_NEW",
     )
     return int(answer["Attributes"]["count"]["N"])
+
+
+def counted(key: str) -> int:
+    """What `count` of the item `counter#<key>` is; 0 where nobody has counted."""
+    answer = _dynamodb().get_item(
+        TableName=os.environ["TABLE_NAME"], Key={"taskId": {"S": f"counter#{key}"}}, ConsistentRead=True
+    )
+    return int(answer.get("Item", {}).get("count", {"N": "0"})["N"])
+
+
+def one_more(key: str, *, part: str) -> dict[str, Any]:
+    """The entry of a transaction that adds one to the attribute `part` of the item `counter#<key>`."""
+    return {
+        "Update": {
+            "TableName": os.environ["TABLE_NAME"],
+            "Key": {"taskId": {"S": f"counter#{key}"}},
+            "UpdateExpression": "ADD #part :one",
+            "ExpressionAttributeNames": {"#part": part},
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+        }
+    }
 
 
 def _dynamodb() -> "DynamoDBClient":

@@ -21,6 +21,14 @@ def seconds(payload: Any, name: str, default: float, *, most: float) -> float:
     return float(value)
 
 
+def flag(payload: Any, name: str) -> bool:
+    """True or false; false when it is absent."""
+    value = _field(payload, name, False)
+    if not isinstance(value, bool):
+        raise Fail(f"payload.{name}: true or false is needed")
+    return value
+
+
 def text(payload: Any, name: str, default: str | None = None) -> str:
     """A string that is not empty; without a default it has to be given."""
     value = _field(payload, name, default)

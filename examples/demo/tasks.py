@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from thunderagent import Backoff, Fail, task
 
 from . import payloads
-from .counters import add_one
+from .counters import add_one, counted, one_more
 
 if TYPE_CHECKING:
     from thunderagent import Context
@@ -96,8 +96,27 @@ def return_unusual(payload: Any, ctx: "Context") -> Any:
 
 @task("demo.count")
 def count(payload: Any, ctx: "Context") -> dict[str, int]:
-    """`{"key": "a"}`: adds one to `count` of the table's item `counter#<key>` each time it really runs."""
-    return {"count": add_one(payloads.text(payload, "key"))}
+    """`{"key": "a"}`: adds one to `count` of the table's item `counter#<key>` each time it really runs.
+
+    `"seconds"`: takes that long afterwards. `"commits": true`: adds one to `commits` of the same item in the
+    transaction of its commit, so that the one says how often it ran and the other how often that counted.
+    """
+    key = payloads.text(payload, "key")
+    result = {"count": add_one(key)}
+    time.sleep(payloads.seconds(payload, "seconds", 0, most=800))
+    if payloads.flag(payload, "commits"):
+        ctx.commit_with([one_more(key, part="commits")], result)
+    return result
+
+
+@task("demo.needs", backoff=QUICK)
+def needs(payload: Any, ctx: "Context") -> dict[str, int]:
+    """`{"key": "a"}`: raises until `counter#<key>` has been counted, as a handler does whose provider is down."""
+    key = payloads.text(payload, "key")
+    found = counted(key)
+    if not found:
+        raise ConnectionError(f"{key} is down")
+    return {"count": found}
 
 
 @task("demo.steps", backoff=QUICK)

@@ -118,6 +118,26 @@ def test_count_adds_one_each_time_it_runs(table: Callable[[str], dict[str, int]]
     assert table("a")["count"] == 2
 
 
+def test_count_can_count_its_commits_in_the_transaction_of_the_commit(table: Callable[[str], dict[str, int]]) -> None:
+    context = FakeContext()
+    committed: list[tuple[Any, Any]] = []
+    context.commit_with = lambda items, result: committed.append((items, result))  # type: ignore[attr-defined]
+
+    tasks.count({"key": "a", "commits": True}, context)
+
+    ((items, result),) = committed
+    counters._dynamodb().transact_write_items(TransactItems=items)
+    assert result == {"count": 1}
+    assert (table("a")["count"], table("a")["commits"]) == (1, 1)
+
+
+def test_needs_fails_until_somebody_has_counted(table: Callable[[str], dict[str, int]]) -> None:
+    with pytest.raises(ConnectionError, match="provider is down"):
+        tasks.needs({"key": "provider"}, FakeContext())
+    tasks.count({"key": "provider"}, FakeContext())
+    assert tasks.needs({"key": "provider"}, FakeContext()) == {"count": 1}
+
+
 def test_a_counter_has_a_life(table: Callable[[str], dict[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters.time, "time", lambda: 1000.7)
     tasks.count({"key": "a"}, FakeContext())
@@ -166,7 +186,7 @@ def test_children_are_submitted_in_order_and_named_in_the_result() -> None:
 
 def test_every_demonstration_task_is_declared_and_described() -> None:
     declared = {handler.declaration.name: handler for handler in handlers_in(tasks)}
-    names = "echo sleep flaky fail permanent crash big raise return count steps progress children"
+    names = "echo sleep flaky fail permanent crash big raise return count needs steps progress children"
     assert set(declared) == {f"demo.{name}" for name in names.split()}
     page = (Path(tasks.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     assert [name for name in declared if f"| `{name}` |" not in page] == []
