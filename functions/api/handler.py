@@ -11,7 +11,7 @@ from thunderagent import http
 from thunderagent.bulk import Place
 from thunderagent.census import totals
 from thunderagent.charges import API_REQUESTS
-from thunderagent.errors import BodyMissing, ConfigurationError, InvalidInput, NotFound
+from thunderagent.errors import BodyMissing, ConfigurationError, InvalidInput, NotFound, StoreError, place_of
 from thunderagent.http import Answer, Request
 from thunderagent.intake import Entry, submission_of, submit_batch
 from thunderagent.listing import Position, Selection, position_of, token_of
@@ -78,11 +78,14 @@ def _check_scopes(request: Request, operation: Operation) -> None:
 
 
 def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], request_id: str) -> None:
+    """Not the error's text: what it could not work on may stand in it."""
     if answer.status < 500:
         return
     fields = {"requestId": request_id, "route": str(event.get("routeKey")), "status": answer.status}
     level = "ERROR" if answer.status == 500 else "WARNING"
-    problem = {"errorType": type(error).__name__, "message": str(error)[:500]}
+    problem = {"errorType": type(error).__name__, "where": place_of(error)}
+    if isinstance(error, StoreError):
+        problem |= {"operation": error.operation, "code": error.code}
     _telemetry().log("api.failed", level=level, **fields, **problem)
 
 

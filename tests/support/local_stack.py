@@ -25,6 +25,16 @@ from thunder.local.state import StateDir
 TIMEOUT_SECONDS = 30
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A 303 is an answer to be looked at; its URL has a signature of its own, and takes no second one."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What the API answered."""
@@ -70,7 +80,7 @@ class UpStack:
         sent = dict(request.headers.items())
         prepared = urllib.request.Request(str(request.url), data=data, headers=sent, method=method)
         try:
-            with urllib.request.urlopen(prepared, timeout=TIMEOUT_SECONDS) as answer:
+            with _OPENER.open(prepared, timeout=TIMEOUT_SECONDS) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read())
         except urllib.error.HTTPError as refused:
             with refused:

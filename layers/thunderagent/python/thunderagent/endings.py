@@ -7,14 +7,13 @@ that reason, never a retry: the side effect is done.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
 from thunderagent.codec import Item
 from thunderagent.conditions import Write
-from thunderagent.errors import InvalidInput, LeaseLost, StoreError, StoreRefused, TooLarge
+from thunderagent.errors import InvalidInput, LeaseLost, StoreError, StoreRefused, TooLarge, place_of
 from thunderagent.expressions import Result
 from thunderagent.jsontext import dumps
 from thunderagent.model import Attempt, Failure, Task
@@ -146,7 +145,7 @@ class Endings:
             case Returned(HandlerOutcome() as outcome) | Raised(HandlerOutcome() as outcome):
                 return self._end_by_outcome(running, outcome)
             case Raised(error):
-                return self._retry(running, failure_of(error), backoff, where=_where(error.__traceback__))
+                return self._retry(running, failure_of(error), backoff, where=place_of(error))
             case Returned(value):
                 return self._commit(running, value)
 
@@ -352,13 +351,3 @@ def failure_of(error: BaseException, *, reason: str = "error") -> Failure:
 def _due(task: Task, due_at: float) -> float:
     """Never after the deadline: at that time the task must be looked at, to expire."""
     return round(due_at if task.deadline is None else min(due_at, task.deadline), 3)
-
-
-def _where(traceback: TracebackType | None) -> str | None:
-    """File, line and function an exception came from: what to look at, without the values that may be secret."""
-    if traceback is None:
-        return None
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    code = traceback.tb_frame.f_code
-    return f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}"

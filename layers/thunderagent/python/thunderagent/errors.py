@@ -179,3 +179,14 @@ class BodyMissing(ThunderAgentError):
 
 class ConfigurationError(ThunderAgentError):
     """A setting, a registry or a declaration is wrong; the text names it and the allowed values."""
+
+
+def place_of(error: BaseException) -> str | None:
+    """File, line and function an exception came from: what to look at, without its text and the values in it."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return None
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    code = traceback.tb_frame.f_code
+    return f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}"
