@@ -83,6 +83,13 @@ BENCHES = (
         needs_stack=False,
     ),
     Bench(
+        "scale",
+        "How far it scales, by simulation",
+        "scale.run",
+        ("--most", "50000"),
+        needs_stack=False,
+    ),
+    Bench(
         "console-list",
         "How quick the console is with 100,000 tasks in the table",
         "console_list",
