@@ -14,6 +14,7 @@ from typing import Any
 
 from infra.environment import (
     ARM_64,
+    AT_ONCE,
     LAMBDA,
     LONGEST_FUNCTION_SECONDS,
     ROLLOUTS,
@@ -102,12 +103,13 @@ def is_for_embedded_aws(context: object) -> bool:
 
 
 def for_embedded_aws(config: EnvironmentConfig) -> EnvironmentConfig:
-    """The same service as the embedded AWS can run it: without TLS, on this machine's interpreter, and with a recorder
-    that holds nothing back, since there a batch that is held back blocks its shard for ever."""
+    """The same service as the embedded AWS can run it: without TLS and CodeDeploy, on this machine's interpreter, and
+    with a recorder that holds nothing back, since there a batch that is held back blocks its shard for ever."""
     return replace(
         config,
         enforce_tls=False,
         bundle_for=THIS_MACHINE,
+        rollout=AT_ONCE,
         recording=replace(config.recording, patience_seconds=0),
     )
 

@@ -44,7 +44,7 @@ class AlarmTopic(Construct):
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         if not emails and not quiet:
             Validations.of(self).add_warning(
-                "thunder:alarms-unheard", "alarmEmail is not set: subscribe to the output AlarmTopicArn to hear alarms"
+                "thunder:alarms-unheard", "alarmEmails is not set: subscribe to the output AlarmTopicArn to hear alarms"
             )
 
     def _admit_alarms(self) -> None:

@@ -174,12 +174,12 @@ def test_throttling_is_watched_on_table_and_index(kind: str, prod: Synthesised) 
 def test_someone_hears_the_alarms_or_synthesis_says_that_nobody_does(
     prod: Synthesised, local: Synthesised, synthesise: Synthesise
 ) -> None:
-    assert "alarmEmail is not set" in said(prod)
-    assert "alarmEmail is not set" not in said(local)
+    assert "alarmEmails is not set" in said(prod)
+    assert "alarmEmails is not set" not in said(local)
     heard = synthesise("prod", {"environments": {"prod": {"alarmEmail": "ops@example.com"}}})
     (subscription,) = properties(heard.service, "AWS::SNS::Subscription")
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
-    assert "alarmEmail is not set" not in said(heard)
+    assert "alarmEmails is not set" not in said(heard)
 
 
 def said(synthesised: Synthesised) -> str:

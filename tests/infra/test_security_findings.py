@@ -46,7 +46,7 @@ def unacknowledged(report: dict[str, Any]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("environment", ["local", "prod"])
+@pytest.mark.parametrize("environment", ["local", "dev", "prod"])
 def test_no_finding_is_left_without_a_reason(environment: str, project: Project, tmp_path: Path) -> None:
     assert findings(environment, project, tmp_path) == set()
 

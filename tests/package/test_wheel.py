@@ -135,6 +135,12 @@ def test_an_app_of_ones_own_synthesises_in_a_directory_of_ones_own(installed: In
     assert set(json.loads(registry.read_text())["types"]) == {"mine.work"}
 
 
+def test_another_package_of_our_name_is_told(installed: Installed, tmp_path: Path) -> None:
+    write(tmp_path / "infra" / "__init__.py", "")
+    code = "\ntry:\n    import thunderagent.cdk\nexcept ImportError as error:\n    print(error)"
+    assert "another one of that name stands before it" in installed.run("python", "-c", code, cwd=tmp_path)
+
+
 def test_the_registry_builder_takes_the_current_directory(installed: Installed, tmp_path: Path) -> None:
     executors = {"default": {"handlers": ["tasks"]}}
     write(tmp_path / "cdk.json", json.dumps({"context": {"environments": {"prod": {"executors": executors}}}}))

@@ -65,6 +65,13 @@ def test_it_says_what_was_declared_and_null_for_what_was_not(handlers: Path) -> 
     }
 
 
+def test_limits_of_queues_are_deployed_with_them(handlers: Path) -> None:
+    limits = {"default": {"maxConcurrency": 5}}
+    document = build_registry({"default": [handlers]}, queue_limits=limits)
+    assert document["queues"] == limits
+    assert Registry.from_dict(document).queue_limits == limits
+
+
 def _entry(**more: Any) -> dict[str, Any]:
     entry = {
         "profile": "default",

@@ -7,6 +7,14 @@ orders.grant_read_data(tasks.executors["default"].role)
 
 from __future__ import annotations
 
+import importlib.util
+
+if importlib.util.find_spec("infra") is None or importlib.util.find_spec("infra.constructs") is None:
+    raise ImportError(
+        "thunderagent.cdk needs the package `infra` that comes with it, and another one of that name stands before it "
+        "on the path: rename yours, or start the app from elsewhere"
+    )
+
 from infra.assets import AssetError, Project
 from infra.config import (
     AccessRole,
