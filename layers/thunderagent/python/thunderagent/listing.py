@@ -290,7 +290,9 @@ def token_of(selection: Selection, position: Position) -> str:
 def position_of(token: str, selection: Selection) -> Position:
     """The position of a token. Raises InvalidInput for one that `token_of` did not make of this selection."""
     identity: list[Any] = []
-    due_at = partition = task_id = None
+    due_at: Any = None
+    partition: Any = None
+    task_id: Any = None
     with suppress(ValueError, TypeError, RecursionError):
         *identity, due_at, partition, task_id = json.loads(_checked_text(token))
     if identity != _identity(selection) or not _is_position(due_at, partition, task_id):
