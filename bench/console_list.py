@@ -17,6 +17,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -62,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stack = LocalStack.of_record(given.state_dir / "local.json")
     before = conditions()
     load = fill(stack, given.tasks)
-    pages, requests = measured(stack, given.state_dir, asks=given.asks)
-    lists = [time for name, times in pages.items() if name.startswith(("list", "next")) for time in times]
+    pages, work, requests = measured(stack, given.state_dir, asks=given.asks)
+    lists = [each for name, times in pages.items() if name.startswith(("list", "next")) for each in times]
     result = {
         "conditions": before,
         "tasks": given.tasks,
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "listPages": dict(zip(("p50Ms", "p95Ms", "maxMs"), _figures(lists), strict=True)),
         "targetP95Ms": TARGET_MS,
         "p50, p95, max in ms": {name: _figures(times) for name, times in pages.items()},
+        "processor time of the embedded AWS, ms": work,
         "requests": requests,
         "scans": 0,
     }
@@ -119,21 +121,34 @@ def count(stack: LocalStack) -> None:
 # ---- the pages ------------------------------------------------------------------------------------------------------
 
 
-def measured(stack: LocalStack, state_dir: Path, *, asks: int) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Seconds of each ask, by page; and the requests that each page makes."""
+def measured(
+    stack: LocalStack, state_dir: Path, *, asks: int
+) -> tuple[dict[str, list[float]], dict[str, int], dict[str, str]]:
+    """By page: seconds of each ask; what the embedded AWS worked for one, in milliseconds (the median: once a minute
+    the reaper is in it); the requests that it makes."""
     times: dict[str, list[float]] = {}
+    worked: dict[str, list[float]] = {}
+    pid = int(json.loads((state_dir / "local.json").read_text())["pid"])
     with console(state_dir) as ask:
         pages = dict(addresses(ask))
         for name, address in pages.items():
             ask(address)  # templates are compiled, the API's containers are started
-            times[name] = []
+            times[name], worked[name] = [], []
         for _ in range(asks):  # in turn: what the minute's reaper costs falls on all alike
             for name, address in pages.items():
-                began = time.monotonic()
+                before, began = processor_seconds(pid), time.monotonic()
                 ask(address)
                 times[name].append(time.monotonic() - began)
+                worked[name].append(processor_seconds(pid) - before)
     require_no_scan_allowed(stack)
-    return times, traced(stack, pages)
+    work = {name: round(statistics.median(each) * 1000) for name, each in worked.items()}
+    return times, work, traced(stack, pages)
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has worked so far; Linux only (proc(5), `utime` and `stime`)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def addresses(ask: Callable[[str], str]) -> Iterator[tuple[str, str]]:

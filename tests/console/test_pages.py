@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.functions.test_api_list import ended
 from tests.support.cloudwatch import alarm
 from tests.support.console import SERVICE, Site, text_of
 from tests.support.fakes import START
-from thunder.console import dead_letters
+from thunder.console import dead_letters, tasks
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "not allowed"}}, "DescribeAlarms")
 ALL = ["/", "/tasks", "/dead-letters", "/queues", "/queue/default", "/schedules", "/schedule", "/alarms", "/submit"]
@@ -145,6 +146,22 @@ class TestTasks:
         tabs = site.get("/part/tasks/tabs?status=FAILED", part=True)
         assert "FAILED 1" in text_of(tabs)
         assert "<option>reports</option>" in tabs
+
+    @pytest.mark.parametrize(("seconds", "calls"), [(0.01, 6), (0.2, 3), (0.3, 2), (0.5, 1), (3.0, 1)])
+    def test_no_call_is_begun_that_would_not_end_in_time(
+        self, monkeypatch: pytest.MonkeyPatch, seconds: float, calls: int
+    ) -> None:
+        now, asked = [0.0], []
+
+        def list_page(status: str, **options: Any) -> SimpleNamespace:
+            now[0] += seconds
+            asked.append(status)
+            return SimpleNamespace(tasks=[], next_token="more")
+
+        monkeypatch.setattr(tasks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        console: Any = SimpleNamespace(client=SimpleNamespace(list_page=list_page))
+        assert tasks.read(console, tasks.Selection("FAILED", type="rare")) == ([], "more")
+        assert len(asked) == calls
 
     def test_tabs_without_figures(self, site: Site) -> None:
         site.exchange.lost = ConnectionError("refused")

@@ -17,7 +17,7 @@ from thunder.console.site import Console
 from thunder.console.tasks import Selection, read
 from thunderagent.client import TaskView
 
-LOOKS: Final = (200, 1000, 5000)
+LOOKS: Final = (100, 1000, 5000)
 PAGE: Final = 100
 MESSAGES_SHOWN: Final = 3
 TASKS_SHOWN: Final = 5
