@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy sim sim-mutations soak faults drill bench release-snapshot clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy smoke-aws sim sim-mutations soak faults drill bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -90,6 +90,11 @@ destroy: ## Remove an environment that does not keep its data, its bucket's obje
 	@test -n "$(ENV)" || { echo "say which environment: make destroy ENV=dev" >&2; exit 2; }
 	@$(MAKE) --no-print-directory setup layers registry ENV=$(ENV)
 	@$(PY) -m thunder.destruction $(ENV) $(if $(YES),--yes)
+
+smoke-aws: setup-dev layers ## Deploy to your account what no test here can prove, look, remove it (YES=1 not to ask; ENDPOINT=local here)
+	@$(if $(filter local,$(ENDPOINT)),$(MAKE) --no-print-directory registry ENV=local,true)
+	@$(PY) -m thunder.smoke $(if $(YES),--yes) $(if $(filter local,$(ENDPOINT)),--local) \
+		$(if $(TTL_MINUTES),--ttl-minutes $(TTL_MINUTES))
 
 # ---- on this machine ------------------------------------------------------------------------------------------------
 
