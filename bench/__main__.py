@@ -181,13 +181,15 @@ def document(runs: Iterable[Run], commit: str) -> str:
 
 
 def _section(run: Run) -> str:
-    figures = {name: value for name, value in run.result.items() if name != "conditions"}
+    """What was measured, on what; the curves that the bench drew (`images`: caption → path below docs/) before it."""
+    figures = {name: value for name, value in run.result.items() if name not in ("conditions", "images")}
+    curves = "".join(f"![{caption}]({path})\n\n" for caption, path in run.result.get("images", {}).items())
     machine = run.conditions
     taken = (
         f"{machine['cores']} cores ({machine['machine']}), load {machine['loadOneMinute']} before it began, "
         f"Python {machine['python']}."
     )
-    return f"## {run.bench.measures}\n\n`{run.bench.command}`\n\n{taken}\n\n{table(figures)}"
+    return f"## {run.bench.measures}\n\n`{run.bench.command}`\n\n{taken}\n\n{curves}{table(figures)}"
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result = {"conditions": before, **report(given.images, most=given.most)}
     if not given.no_check:
         result["model and embedded AWS"] = check.compared()
-    print(table(result), file=sys.stderr)
+    print(table({name: value for name, value in result.items() if name != "images"}), file=sys.stderr)
     print(json.dumps(result))
 
 
@@ -65,6 +65,11 @@ def report(images: Path, *, most: int) -> dict[str, Any]:
     fed = [(rate, shards) for rate, shards in POLICY_RATES if rate <= most]
     prices = load_prices()
     return {
+        "images": {
+            "Offered and sustained tasks a second": "images/scale-sustained.svg",
+            "The first half hour of a new table": "images/scale-cold-start.svg",
+            "What pollers claim": "images/scale-pollers.svg",
+        },
         "offered, tasks a second": list(RATES),
         "sustained": {name: [round(each.per_second) for each in row] for name, row in verdicts.items()},
         "shards that hold": {f"{rate:,} tasks/s": shards_for(rate, policy) for rate in RATES},

@@ -48,6 +48,13 @@ def test_the_page_holds_command_conditions_and_figures() -> None:
     assert "loadOneMinute" not in text
 
 
+def test_curves_stand_before_the_figures() -> None:
+    result = {"images": {"How it grows": "images/growth.svg"}, "perSecond": 87.3}
+    text = bench.document([bench.Run(bench.BENCHES[0], MACHINE, result)], "abc123")
+    assert text.index("![How it grows](images/growth.svg)") < text.index("| perSecond")
+    assert text.count("images/growth.svg") == 1
+
+
 def test_a_bench_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(command: Any, **options: Any) -> Any:
         return subprocess.CompletedProcess(command, 1, "")
