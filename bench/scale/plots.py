@@ -8,7 +8,7 @@ from typing import Any
 
 INK = "#7d8590"
 COLOURS = ("#2f81f7", "#2da44e", "#bf8700", "#a371f7", "#db6d28", "#e5534b")
-DASHED = 4  # lines from here on are what ours is compared with
+COMPARED = "status"  # lines of this name are what ours is compared with
 
 
 def sustained(directory: Path, offered: Sequence[float], lines: Mapping[str, Sequence[float]]) -> Path:
@@ -59,7 +59,7 @@ def _axes(across: str, up: str) -> tuple[Any, Any]:
 
 
 def _line(axes: Any, place: int, name: str, x: Sequence[float], y: Sequence[float], *, marker: str = "o") -> None:
-    style = "--" if place >= DASHED else "-"
+    style = "--" if name.startswith(COMPARED) else "-"
     axes.plot(x, y, label=name, color=COLOURS[place % len(COLOURS)], linestyle=style, marker=marker, markersize=3.5)
 
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def report(images: Path, *, most: int) -> dict[str, Any]:
     """The figures; the curves are drawn beside."""
-    sweeps = {count: measure(Load(FLOOD, 2, pollers=count, shards=16)) for count in POLLERS}
+    sweeps = {count: measure(Load(FLOOD, 4, pollers=count, shards=16)) for count in POLLERS}
     bells = {count: measure(Load(FLOOD, 2, pollers=0, doorbells=count, shards=16)) for count in POLLERS}
     policy = Policy(sweeps[1].per_second, bells[1].per_second)
     verdicts = {design.name: [judge(design, rate, policy) for rate in RATES] for design in DESIGNS}
