@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy smoke-aws sim sim-mutations soak faults drill bench release-snapshot clean
+.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy smoke-aws sim sim-mutations soak model faults drill bench release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -140,6 +140,9 @@ sim: setup-dev ## Simulate one seed: all the code, bad weather (SEED, LIVES); ex
 
 sim-mutations: setup-dev ## Leave every rule of the protocol out once: the simulation must notice (SEEDS for each)
 	@$(PY) -m tests.simulation --mutations $(if $(SEEDS),--seeds $(SEEDS))
+
+model: setup-dev ## Check the model of the lease protocol exhaustively (without Spin: its smallest sizes)
+	@$(PY) models/check.py --quick
 
 soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED is the first, LIVES how many)
 	@$(PY) -m tests.simulation --soak --seed $(or $(SEED),1) --lives $(or $(LIVES),1000000) \
