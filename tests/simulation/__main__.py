@@ -16,6 +16,7 @@ import hashlib
 import re
 import sys
 import time
+from collections import Counter
 
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.simulation import LIVES, Result, run
@@ -75,7 +76,7 @@ def _run(seed: int, lives: int, *, keep: bool = False, mutation: Mutation | None
 
 def concerned(result: Result) -> list[str]:
     """The lines that tell of the violation's tasks and leases, and the last ones before it."""
-    ids = set(re.findall(r"[0-9a-f]{32}|[a-z-]+\d+\.\d{4}", result.violation or ""))
+    ids = set(re.findall(r"[0-9a-f]{32}|cron\.[a-z]+\.\d+|[a-z-]+\d+\.\d{4}", result.violation or ""))
     for line in list(result.history):
         if any(each in line for each in ids):
             ids |= set(re.findall(r"[a-z-]+\d+\.\d{4}", line)) if " -> RUNNING" in line else set()
@@ -91,13 +92,15 @@ def soak(first: int, *, lives: int | None, seconds: float) -> int:
     wanted, until = lives or 1_000_000, time.monotonic() + seconds
     lived = starts = repeats = twice = 0
     failed: list[int] = []
+    faults: Counter[str] = Counter()
     all_digests = hashlib.sha256()
     seed, began = first, time.monotonic()
     while lived < wanted and time.monotonic() < until:
-        result = run(seed)
+        result = _attempt(seed)
         all_digests.update(result.digest.encode())
         lived, starts = lived + result.lives, starts + result.starts
         repeats, twice = repeats + result.repeats, twice + result.worked_twice
+        faults += result.faults
         if result.violation is not None:
             failed.append(seed)
             print(f"seed {seed}: VIOLATION: {result.violation}", flush=True)
@@ -106,10 +109,22 @@ def soak(first: int, *, lives: int | None, seconds: float) -> int:
             print(f"{lived} lives in {seed - first} seeds, {len(failed)} violations", file=sys.stderr, flush=True)
     spent = max(0.001, time.monotonic() - began)
     print(f"{lived} lives in {seed - first} seeds ({first} to {seed - 1}), {lived / spent:.0f} lives/s")
-    print(f"{starts} starts; {repeats} forced by a fault; whole work done twice: {twice} ({twice / max(1, lived):.4%})")
+    print(f"faults: {', '.join(f'{name} {count}' for name, count in faults.most_common() if count)}")
+    print(
+        f"{starts} starts; {repeats} again after a fault; whole work done twice: {twice} ({twice / max(1, lived):.4%})"
+    )
+    print("the headline to compare with: 5 agents, 1,000,000 tasks, less than 0.01 % executed twice")
     print(f"committed twice: {'none' if not failed else 'see the violations'}; violations: {len(failed)} {failed[:20]}")
     print(all_digests.hexdigest()[:32])
     return 1 if failed else 0
+
+
+def _attempt(seed: int) -> Result:
+    """A seed at which the simulator itself fails is a failing seed too."""
+    try:
+        return run(seed)
+    except Exception as error:  # noqa: BLE001  the others are run all the same
+        return Result(seed, 0, "", violation=f"the simulator failed: {type(error).__name__}: {error}")
 
 
 def mutations(only: list[str], *, seeds: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from tests.simulation.cloud import Cloud, NoAnswer
 from tests.simulation.handlers import text_of
 from tests.simulation.kernel import Process
+from tests.simulation.side_rules import KEY_TAG
 from thunderagent.errors import Conflict, NotFound, OutcomeUnknown, StoreError, Unprocessable
 from thunderagent.operations import Operator
 from thunderagent.service import Service
@@ -33,8 +34,14 @@ SCRIPTS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (3, ("spawn",)),
     (3, ("raise", "big")),
 )
-TYPE_SHARES = (("plain", 40), ("ledger", 18), ("limited", 18), ("second", 14), ("novel", 10))
-SECONDS = ((50, 0.0, 2.0), (25, 2.0, 10.0), (10, 10.0, 22.0))
+TYPE_SHARES = (("plain", 40), ("ledger", 18), ("limited", 18), ("second", 14), ("paced", 10))
+RUSHES = {"limited": 0.6, "paced": 0.4}  # when most of them come at once, of the span
+SCHEDULES: dict[str, dict[str, Any]] = {  # by name
+    "each": {"cron": "* * * * *", "catchUp": "all", "task": {"type": "plain", "payload": {"script": ["return"]}}},
+    "other": {"cron": "*/2 * * * *", "task": {"type": "ledger", "payload": {"script": ["raise", "commit"]}}},
+}
+TURN_SECONDS, LATE_SECONDS = 70.0, 20.0  # a schedule's turn in calm, and how late a firing may then be
+SECONDS = ((50, 0.0, 2.0), (25, 2.0, 10.0), (10, 10.0, 30.0))
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,8 @@ def plans(chance: random.Random, lives: int, *, span: float, cancels: float, dea
             options["delay_seconds"] = round(chance.random() * 60, 3)
         if chance.random() < 0.06:
             options["start_within_seconds"] = round(1 + chance.random() * 60, 3)
+        if type_name == "limited" and chance.random() < 0.6:
+            options["tags"] = {KEY_TAG: chance.choice(["one", "other"])}
         if type_name == "plain" and chance.random() < 0.2:
             payload = {"script": ["return"], "seconds": 1.0, "equal": int(chance.random() * 2)}
             options["unique_seconds"] = chance.choice([0, 30])
@@ -92,8 +101,8 @@ def plans(chance: random.Random, lives: int, *, span: float, cancels: float, dea
         wait = chance.random() * span
         if "equal" in payload:  # at one instant, as far as their journeys allow
             wait = span * (0.2 + 0.3 * payload["equal"]) + chance.random() * 0.02
-        elif type_name == "limited" and chance.random() < 0.6:  # in a rush
-            wait = span * 0.6 + chance.random() * 3
+        elif type_name in RUSHES and chance.random() < 0.6:
+            wait = span * RUSHES[type_name] + chance.random() * 3
         twice = chance.random() < 0.1 and all(word != "erase" for word, _ in acts)  # or the twin would make it anew
         made.append(Plan(f"k{number}", type_name, payload, wait, options, parents, acts, twice))
     return made
@@ -119,8 +128,13 @@ class Clients:
         self._process = Process(cloud.kernel, "client")
         self.refused: dict[str, str] = {}
         self.left = 0
+        self._scheduled: list[str] = []
 
     def start(self) -> None:
+        for name in SCHEDULES:
+            self.left += 1
+            actor = self._cloud.kernel.spawn(self._process, f"client/{name}", partial(self._schedule, name))
+            actor.when_done.append(self._one_less)
         for plan in self._plans:
             for copy in range(1 + plan.twice):
                 self.left += 1
@@ -128,6 +142,29 @@ class Clients:
                     self._process, f"client/{plan.key}/{copy}", partial(self._follow, plan), after=plan.wait
                 )
                 actor.when_done.append(self._one_less)
+
+    def end_schedules(self) -> None:
+        """In calm weather they fire in time; then they are deleted, so that the run can come to rest."""
+        for name in self._scheduled:
+            self.left += 1
+            actor = self._cloud.kernel.spawn(self._process, f"client/{name}", partial(self._unschedule, name))
+            actor.when_done.append(self._one_less)
+
+    def _schedule(self, name: str) -> None:
+        self._cloud.kernel.pause(self._process.random.random() * 60)
+        body = SCHEDULES[name]
+        payload = {**body["task"]["payload"], "seconds": 0.5}
+        asked = {**body, "task": {**body["task"], "payload": payload}}
+        self._until_answered(lambda service: service.parts.schedules.put(name, asked))
+        self._scheduled.append(name)
+
+    def _unschedule(self, name: str) -> None:
+        kernel = self._cloud.kernel
+        kernel.pause(TURN_SECONDS)
+        schedule = self._until_answered(lambda service: service.parts.schedules.get(name))
+        if schedule.next < kernel.now - LATE_SECONDS or schedule.problem is not None:
+            kernel.violate(f"schedule {name}: next at {schedule.next} in calm weather, {schedule.problem}")
+        self._asked(lambda service: service.parts.schedules.delete(name))
 
     def _one_less(self) -> None:
         self.left -= 1

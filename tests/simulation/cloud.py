@@ -16,10 +16,11 @@ from typing import Any
 
 from tests.simulation.handlers import TYPES, handlers
 from tests.simulation.kernel import Actor, Died, Kernel, Process
-from tests.simulation.rules import LIMIT, LIMITED_QUEUE, Rules, Watch
+from tests.simulation.rules import Rules, Watch
 from tests.simulation.seams import SimClock, SimRandomness, SimThreads
+from tests.simulation.side_rules import LIMITED_QUEUE, PACED_QUEUE, limits_of_queues
 from tests.simulation.table import SimulatedTable
-from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, Weather
+from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, REAPER_SECONDS, Weather
 from thunderagent.errors import (
     ConditionFailed,
     DispatchError,
@@ -42,9 +43,12 @@ from thunderagent.upkeep import Upkeep
 from thunderagent.wiring import Parts, Seams
 
 EXECUTOR_SECONDS = 150.0
+TASK_SECONDS = 33.0  # a task's timeout
 LONG_SECONDS = 110.0  # what a long task may take: longer than a lease
-POLLER_SECONDS, REAPER_SECONDS = 60.0, 20.0
+POLLER_SECONDS = 60.0
+UPKEEP_SHARE = 1 / 3
 STREAM_SHARDS = 2
+QUEUE_OF = {"limited": LIMITED_QUEUE, "paced": PACED_QUEUE}  # by type
 READ_TIMEOUT_SECONDS = 2.0
 LATEST_REQUEST_SECONDS = 12.0  # a request given up by its sender is applied no later than this
 FAULTS = (
@@ -165,6 +169,14 @@ class Container:
         return self._runners[profile]
 
 
+def _upkeep(container: Container) -> None:
+    container.upkeep.run()
+
+
+def _reaping(container: Container) -> None:
+    container.parts.reaper.run()
+
+
 def _ring(records: Sequence[Mapping[str, Any]], container: Container) -> None:
     container.parts.doorbell.ring(records)
 
@@ -203,7 +215,8 @@ class Cloud:
         self.change_weather(weather)
 
     def _put_control(self) -> None:
-        self.table.put({"taskId": queue_control_id(LIMITED_QUEUE), "maxConcurrency": LIMIT, "createdAt": 0})
+        for queue, limits in limits_of_queues().items():
+            self.table.put({"taskId": queue_control_id(queue), "createdAt": 0, **limits})
 
     # ---- faults ------------------------------------------------------------------------------------------------------
 
@@ -306,6 +319,7 @@ class Cloud:
     ) -> Mapping[str, Any]:
         kernel, chance = self.kernel, self.kernel.random
         kernel.note(f"{process.name}: {operation} {_ids(operation, arguments)} meets {fault}")
+        kernel.faults[fault] += 1
         process.touch()
         kernel.pause(self._journey() if fault != "slow" else chance.random() * 4)
         match fault:
@@ -317,9 +331,7 @@ class Cloud:
                 kernel.pause(chance.random() * READ_TIMEOUT_SECONDS)
                 raise OutcomeUnknown(operation, "ReadTimeoutError", "the request was lost")
             case "late_request":
-                kernel.after(
-                    chance.random() * LATEST_REQUEST_SECONDS, lambda: self._late(process, operation, arguments)
-                )
+                self._send_late(process, operation, arguments)
                 kernel.pause(chance.random() * READ_TIMEOUT_SECONDS)
                 raise OutcomeUnknown(operation, "ReadTimeoutError", "the request is late")
             case "crash_before":
@@ -442,6 +454,7 @@ class Cloud:
         if drawn < weather.invoke_refused:
             caller.touch()
             kernel.note(f"{caller.name}: invoke {token} refused")
+            kernel.faults["invoke_refused"] += 1
             raise DispatchError(function, "TooManyRequestsException", accepted=False)
         unknown = drawn < weather.invoke_refused + weather.invoke_unknown
         if not unknown or chance.random() < 0.5:
@@ -449,6 +462,7 @@ class Cloud:
         if unknown:
             caller.touch()
             kernel.note(f"{caller.name}: invoke {token} unknown")
+            kernel.faults["invoke_unknown"] += 1
             kernel.pause(chance.random() * 2)
             raise DispatchError(function, "ReadTimeoutError", accepted=None)
         kernel.note(f"{caller.name}: invoke {token} accepted")
@@ -457,10 +471,13 @@ class Cloud:
         weather, chance = self.weather, self.kernel.random
         if chance.random() < weather.event_dropped:
             self.kernel.note(f"aws: the event of {token} is dropped")
+            self.kernel.faults["event_dropped"] += 1
             return
         times = 1 + (chance.random() < weather.event_repeated)
+        self.kernel.faults["event_repeated"] += times - 1
         for _ in range(times):
             late = chance.random() < weather.event_late
+            self.kernel.faults["event_late"] += late
             delay = chance.random() * 2 * LEASE_SECONDS if late else 0.01 + chance.random() * 0.1
             self.kernel.after(delay, lambda: self._execute(function, event, token))
 
@@ -519,8 +536,11 @@ class Cloud:
         own.sweeper.run(window_seconds=own.settings.poll_window_seconds)
 
     def _reap(self) -> None:
+        """As functions/reaper does it. Its counting, which changes no task, is left out of two runs of three."""
         for _ in range(self._times()):
-            self.run_in("reaper", lambda container: container.upkeep.run(), seconds=120)
+            counts = self.kernel.random.random() < UPKEEP_SHARE
+            work = _upkeep if counts else _reaping
+            self.run_in("reaper", work, seconds=120)
 
     def _times(self) -> int:
         """Scheduled events come at least once, and sometimes not at all."""
@@ -542,17 +562,22 @@ class Cloud:
             chosen = busy[int(chance.random() * len(busy))]
             if chance.random() < 0.3:
                 self.kernel.freeze(chosen, chance.random() * 3 * LEASE_SECONDS)
+                self.kernel.faults["frozen_at_work"] += 1
             else:
+                self.kernel.faults["killed_at_work"] += 1
                 self.kernel.kill(chosen, "struck at work")
         if chance.random() < weather.storms_per_hour * per_look:
             self._storm_until = self.kernel.now + chance.random() * LEASE_SECONDS / 3
             self.kernel.note("STORM: the table is throttled")
+            self.kernel.faults["storm"] += 1
         if chance.random() < weather.redeploys_per_hour * per_look:
+            self.kernel.faults["redeploy"] += 1
             self.redeploy([name for name in TYPES if name == "plain" or chance.random() < 0.7])
-        if weather.skew_is_wild and chance.random() < 0.1:
+        if weather.skew_is_wild and self.processes and chance.random() < 0.1:
             process = self.processes[int(chance.random() * len(self.processes))]
             process.offset = (2 * chance.random() - 1) * weather.skew_seconds
             self.kernel.note(f"{process.name}: its clock is set to {process.offset:+.1f} s")
+            self.kernel.faults["clock_set"] += 1
 
     # ---- the stream --------------------------------------------------------------------------------------------------
 
@@ -580,6 +605,7 @@ class Cloud:
             while not stream:
                 self.kernel.wait()
             late = chance.random() < self.weather.record_late
+            self.kernel.faults["record_late"] += late
             self.kernel.pause(chance.random() * 30 if late else 0.02 + chance.random() * 0.2)
             size = 1 + int(chance.random() * 20)
             batch = [stream.popleft() for _ in range(min(size, len(stream)))]
@@ -593,15 +619,20 @@ class Cloud:
         weather, chance = self.weather, self.kernel.random
         if chance.random() < weather.record_dropped:
             self.kernel.note(f"aws: a doorbell batch of {len(batch)} is dropped")
+            self.kernel.faults["record_dropped"] += 1
             return
-        for _ in range(1 + (chance.random() < weather.record_repeated)):
+        times = 1 + (chance.random() < weather.record_repeated)
+        self.kernel.faults["record_repeated"] += times - 1
+        for _ in range(times):
             shuffled = weather.record_repeated and chance.random() < 0.3
+            self.kernel.faults["record_reordered"] += bool(shuffled)
             records = sorted(batch, key=lambda record: chance.random()) if shuffled else batch
             self.run_in("doorbell", partial(_ring, records), seconds=60)
 
     def _record(self, batch: list[dict[str, Any]]) -> None:
         weather, chance = self.weather, self.kernel.random
         repeats = chance.random() < weather.record_repeated
+        self.kernel.faults["record_repeated"] += repeats
         while True:
             fine: list[bool] = []
 
@@ -698,8 +729,8 @@ def _registry(types: Sequence[str]) -> Registry:
     entries = {
         name: {
             "profile": "side" if name == "second" else "default",
-            "queue": LIMITED_QUEUE if name == "limited" else "default",
-            "timeoutSeconds": LONG_SECONDS if name == "second" else 25,
+            "queue": QUEUE_OF.get(name, "default"),
+            "timeoutSeconds": LONG_SECONDS if name == "second" else TASK_SECONDS,
             "backoff": backoff,
         }
         for name in types
@@ -708,7 +739,7 @@ def _registry(types: Sequence[str]) -> Registry:
         {
             "formatVersion": 1,
             "profiles": {name: {"modules": ["m"], "timeoutSeconds": EXECUTOR_SECONDS} for name in ("default", "side")},
-            "queues": {"default": {}, LIMITED_QUEUE: {}},
+            "queues": {"default": {}, **{queue: {} for queue in QUEUE_OF.values()}},
             "types": entries,
         }
     )

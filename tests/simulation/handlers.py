@@ -17,7 +17,7 @@ from thunderagent.running_task import RunningTask
 if TYPE_CHECKING:
     from tests.simulation.cloud import Cloud
 
-TYPES = ("plain", "ledger", "limited", "second", "novel")
+TYPES = ("plain", "ledger", "limited", "second", "paced")
 LATER_SECONDS = 2.0
 
 

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,7 @@ class Kernel:
         self.now = START
         self.steps = 0
         self.history: list[str] = []
+        self.faults: Counter[str] = Counter()  # what went wrong, by kind
         self.broken: Violation | None = None
         self._keep = keep
         self._digest = hashlib.sha256(f"seed {seed}".encode())

@@ -274,6 +274,26 @@ def _no_heartbeat() -> list[Patch]:
     ]
 
 
+def _no_heartbeat_while_waiting() -> list[Patch]:
+    renew = runner._BatchRun._renew
+
+    def mutated(self: Any) -> None:
+        if not self._waiting:
+            renew(self)
+
+    return [patch.object(runner._BatchRun, "_renew", mutated)]
+
+
+def _bucket_unseen() -> list[Patch]:
+    fill = limit_writes.fill_bucket
+
+    def mutated(bucket_id: str, **more: Any) -> Write:
+        write = fill(bucket_id, **more)
+        return replace(write, arguments={"Item": write.arguments["Item"]})
+
+    return [patch.object(limit_writes, "fill_bucket", mutated)]
+
+
 def _archive_heedless() -> list[Patch]:
     def put_once(self: Recorder, archived: Any, recorded: Any) -> bool:
         self._try_put(archived)
@@ -296,6 +316,7 @@ def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
 FAIR = Weather()
 FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
 FREEZING = Weather(freeze=0.06)
+FROZEN_IN_MID_WRITE = Weather(freeze=0.01, crash=0.002)
 FICKLE = Weather(freeze=0.06, cancels=0.8)
 DEAF = Weather(lost_request=0.18, crash=0.006)
 CUT = Weather(outage=0.03, lost_reply=0.02, lost_request=0.02)
@@ -324,6 +345,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("started-is-replaced", _started_is_replaced, FAIR),
     Mutation("heartbeat-on-closed", _drop("heartbeat", attributes=["closed"]), FROZEN),
     Mutation("no-heartbeat", _no_heartbeat, FAIR),
+    Mutation("no-heartbeat-for-waiting", _no_heartbeat_while_waiting, FAIR),
+    Mutation("steps-without-token", _drop("step", "progress", attributes=["leaseToken"]), FROZEN),
     # close before reap, answers before the lease goes
     Mutation("close-unseen", _drop("close", attributes=["lockTime"]), FREEZING),
     Mutation("reap-without-close", _reap_without_close, CRASHING),
@@ -345,11 +368,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("redrive-forgets", _redrive_forgets, LATE),
     Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),
     Mutation("submit-overwrites", _submit_overwrites, FAIR),
-    # bodies, effects, edges, limits, archive
-    Mutation("body-by-task-id", _body_by_task_id, FREEZING),
+    # bodies, effects, edges, limits, schedules, archive
+    Mutation("body-by-task-id", _body_by_task_id, FROZEN_IN_MID_WRITE),
     Mutation("commit-in-two", _commit_in_two, CUT),
     Mutation("unblock-without-edge", _unblock_without_edge, CRASHING),
     Mutation("unique-unseen", _unique_unseen, FAIR),
     Mutation("slot-unseen", _slot_unseen, FAIR),
+    Mutation("bucket-unseen", _bucket_unseen, FAIR),
+    Mutation("schedule-unseen", _drop("advance_schedule", attributes=["dueAt", "version"]), FROZEN),
     Mutation("archive-heedless", _archive_heedless, DEAF),
 )

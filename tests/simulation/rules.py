@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel, Process
-from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS
+from tests.simulation.side_rules import BucketRules, LimitRules, ScheduleRules
+from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, REAPER_SECONDS
 from thunderagent.audit_rules import change_findings, is_task, item_findings
 from thunderagent.claims import CLAIM_UNTIL
 from thunderagent.codec import Item, from_item
 from thunderagent.parents import Verdict, verdict_of
-from thunderagent.schema import edge_id
+from thunderagent.schema import SCHEDULED_PREFIX, edge_id
 from thunderagent.slots import REQUEST_SECONDS
 from thunderagent.states import TERMINAL
 from thunderagent.testing.dynamodb_expressions import Raw
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 ALIVE_SECONDS = LEASE_SECONDS + 2 * GRACE_SECONDS  # a holder no fault has met for so long has renewed in time
 LATEST_CLAIM_SECONDS = CLAIM_UNTIL * LEASE_SECONDS + REQUEST_SECONDS - GRACE_SECONDS
-LIMITED_QUEUE, LIMIT = "limited", 3
+PATIENCE_SECONDS = GRACE_SECONDS + 3 * REAPER_SECONDS
+CALM_SECONDS = 2 * LEASE_SECONDS + PATIENCE_SECONDS
 Key = tuple[str, str]  # task id, lease token
 
 
@@ -70,16 +72,17 @@ class Rules:
         self._holder: dict[str, Process] = {}
         self._claims: set[Key] = set()
         self._opened_at: dict[str, float] = {}
-        self._latecomers: set[str] = set()  # claimed by a request that was under way for very long
         self._gone_leases: set[str] = set()
         self._running_at_close: dict[str, set[str]] = {}
-        self._running: defaultdict[str, set[str]] = defaultdict(set)
         self._successes: Counter[str] = Counter()
         self._redrives: Counter[tuple[str, str]] = Counter()
         self._redriven: set[str] = set()
         self._open_unique: defaultdict[str, set[str]] = defaultdict(set)
         self._satisfied: set[str] = set()  # what ended well once has, whatever became of it since
         self._to_check: set[str] = set()
+        self._schedules = ScheduleRules(exists=lambda each: each in self.accepted, violate=self._violate)
+        self._buckets = BucketRules(violate=self._violate)
+        self._limits = LimitRules(violate=self._violate)
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -92,8 +95,12 @@ class Rules:
             self._task_changed(item_id, old, new)
         elif item_id.startswith("lease#"):
             self._lease_changed(item_id.removeprefix("lease#"), old, new)
-        elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#")):
+        elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#", "bucket#")):
             self._note(f"{item_id} {'gone' if new is None else 'is written'}")
+            if item_id.startswith("schedule#"):
+                self._schedules.on_change(item_id, old, new)
+            elif item_id.startswith("bucket#"):
+                self._buckets.on_change(item_id, old, new, wild=self._weather().skew_is_wild)
 
     def _look_out(self, item_id: str) -> None:
         for watch in list(self.watches[item_id]):
@@ -112,8 +119,8 @@ class Rules:
 
     def _task_changed(self, task_id: str, old: Item | None, new: Item | None) -> None:
         self._note(_told_change(task_id, old, new))
-        self._count_running(task_id, old, new)
         if new is None:
+            self._limits.on_change(task_id, old, new, wild=False)
             self._successes.pop(task_id, None)
             self._open_unique[str((old or {}).get("unique"))].discard(task_id)
             return
@@ -124,6 +131,8 @@ class Rules:
             self._born(task_id, new)
         elif before != after:
             self._moved(task_id, old, new, before, after)
+        elif after == "RUNNING":
+            self._written_by_holder(task_id, str(new["leaseToken"]))
         if verdict_of(new) is Verdict.SATISFIED:
             self._satisfied.add(task_id)
         if after in TERMINAL and before not in TERMINAL:
@@ -133,9 +142,11 @@ class Rules:
             if self._successes[task_id] > 1:
                 self._violate(f"{task_id}: a second SUCCESS")
         self._check_cancel(task_id, old, new)
-        self._check_limit()
+        self._limits.on_change(task_id, old, new, wild=self._weather().skew_is_wild)
 
     def _born(self, task_id: str, new: Item) -> None:
+        if task_id.startswith(SCHEDULED_PREFIX):
+            self.accepted[task_id] = str(new["type"])
         if "unique" not in new or new["status"] in TERMINAL:
             return
         others = self._open_unique[new["unique"]] - self._redriven
@@ -156,14 +167,19 @@ class Rules:
         if key in self._claims:
             self._violate(f"{task_id}: claimed twice under one token")
         self._claims.add(key)
-        if self._kernel.now > self._opened_at.get(key[1], 0) + LATEST_CLAIM_SECONDS:
-            self._latecomers.add(task_id)  # slots are kept for it no longer than that
-        else:
-            self._latecomers.discard(task_id)
+        late = self._kernel.now > self._opened_at.get(key[1], 0) + LATEST_CLAIM_SECONDS
+        self._limits.on_claim(task_id, late=late)
+        self._buckets.on_claim(task_id, str(new["queue"]))
         if new["fence"] != old.get("fence", 0) + 1:
             self._violate(f"{task_id}: claimed, and its fence did not rise by one")
         if old.get("blockedCount"):
             self._violate(f"{task_id}: claimed while blocked")
+
+    def _written_by_holder(self, task_id: str, token: str) -> None:
+        """Steps, progress and the like: of executors only the holder's."""
+        doer = self.doer
+        if doer is not None and doer.name.startswith("executor") and self._holder.get(token) is not doer:
+            self._violate(f"{task_id}: written by {doer.name}, which does not hold {token}")
 
     def _left_running(self, task_id: str, old: Item, new: Item, after: str) -> None:
         token = str(old.get("leaseToken"))
@@ -214,18 +230,6 @@ class Rules:
             or (new["status"] == "RUNNING" and new.get("cancelRequested"))
         ):
             self._violate(f"{task_id}: {new['status']} after a cancel")
-
-    def _count_running(self, task_id: str, old: Item | None, new: Item | None) -> None:
-        queue = str((new or old or {}).get("queue"))
-        if new is not None and new["status"] == "RUNNING":
-            self._running[queue].add(task_id)
-        else:
-            self._running[queue].discard(task_id)
-
-    def _check_limit(self) -> None:
-        running = self._running[LIMITED_QUEUE] - self._latecomers
-        if len(running) > LIMIT and not self._weather().skew_is_wild:
-            self._violate(f"queue {LIMITED_QUEUE}: {len(running)} tasks run, at most {LIMIT} may")
 
     # ---- leases ------------------------------------------------------------------------------------------------------
 
@@ -362,8 +366,10 @@ class Rules:
                 if is_task(item):
                     yield item_id, item
 
-    def look(self) -> None:
-        """Invariants 1 and 8 over the whole table."""
+    def look(self, *, calm_seconds: float = 0) -> None:
+        """Invariants 1 and 8 over the whole table; 2 and 3 once it has been calm for so long that reapers have come."""
+        if calm_seconds > CALM_SECONDS:
+            self._look_at_leases()
         for task_id in self.accepted:
             if task_id not in self._table.stored and task_id not in self.erased | self.archived:
                 self._violate(f"{task_id}: accepted, and gone (invariant 1)")
@@ -376,6 +382,17 @@ class Rules:
                 edges = [each for each in parents if edge_id(each, task_id) in self._table.stored]
                 if len(edges) + item.get("unlinked", 0) != item["blockedCount"]:
                     self._violate(f"{task_id}: {len(edges)} edges, blockedCount {item['blockedCount']} (invariant 8)")
+
+    def _look_at_leases(self) -> None:
+        now = self._kernel.now
+        for item_id, raw in self._table.stored.items():
+            if item_id.startswith("lease#") and float(raw["lockTime"]["N"]) < now - PATIENCE_SECONDS:
+                self._violate(f"{item_id}: no reaper has taken it (invariant 3)")
+            elif "#" not in item_id and raw["status"]["S"] == "RUNNING":
+                lease = self._table.stored.get(f"lease#{raw['leaseToken']['S']}")
+                listed = lease is not None and {"S": item_id} in lease["taskIds"]["L"]
+                if not listed and float(raw["lockTime"]["N"]) < now - PATIENCE_SECONDS:
+                    self._violate(f"{item_id}: RUNNING, and no lease lists it (invariant 2)")
 
     def unfinished(self) -> list[str]:
         """Why the run is not at rest: empty when it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Result:
     worked_twice: int = 0
     seconds: float = 0
     rest_seconds: float = 0
+    faults: Counter[str] = field(default_factory=Counter, repr=False)
 
 
 def run(
@@ -65,7 +67,7 @@ def run(
         except Violation as broken:
             result.violation = str(broken)
         result.digest, result.history, result.steps = kernel.digest(), list(kernel.history), kernel.steps
-        result.seconds = kernel.now - START
+        result.seconds, result.faults = kernel.now - START, kernel.faults
         kernel.close()
     rules = episode.cloud.rules
     result.starts, result.repeats = rules.starts, rules.repeats
@@ -85,6 +87,7 @@ class _Episode:
         )
         self.cloud.rules.nothing_may_repeat = sky.is_fair
         self._looked_at = 0
+        self._calm_at: float | None = None
 
     def run(self, *, years: bool) -> None:
         self.kernel.note(f"WEATHER {self.result.weather}")
@@ -92,7 +95,8 @@ class _Episode:
         self.clients.start()
         self._go(self.kernel.now + self.span * 1.1)
         self.cloud.calm()
-        calm_at = self.kernel.now
+        self.clients.end_schedules()
+        calm_at = self._calm_at = self.kernel.now
         while self._is_busy() and self.kernel.now < calm_at + REST_SECONDS:
             self._go(self.kernel.now + 10)
         self.result.rest_seconds = self.kernel.now - calm_at
@@ -106,7 +110,8 @@ class _Episode:
     def _step(self) -> None:
         if self.kernel.steps - self._looked_at >= LOOK_EVERY:
             self._looked_at = self.kernel.steps
-            self.cloud.rules.look()
+            calm = self.kernel.now - self._calm_at if self._calm_at is not None else 0
+            self.cloud.rules.look(calm_seconds=calm)
 
     # ---- at rest -----------------------------------------------------------------------------------------------------
 
@@ -183,6 +188,7 @@ class _Episode:
         cloud.is_over = True
         self._go(self.kernel.now + 400)
         expected = {task_id for task_id, _ in rules.tasks()} | rules.surely_erased
+        self._calm_at = None  # no reaper runs in those years
         for days in (8, 92, 410, 410):
             cloud.change_weather(self.sky.for_the_recorder() if days == 8 else self.sky.after())
             self.kernel.now += days * DAY_SECONDS

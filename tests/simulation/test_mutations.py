@@ -21,10 +21,12 @@ SOON = {
     "one-token",
     "open-is-retried",
     "claim-unseen",
-    "cancel-overtaken",
     "redrive-keeps-ttl",
     "commit-in-two",
     "archive-heedless",
+    "unique-unseen",
+    "bucket-unseen",
+    "schedule-unseen",
 }
 SEEDS = 12
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 LEASE_SECONDS = 20.0  # short, so that a run of some minutes sees leases end and their tasks claimed again
 GRACE_SECONDS = 2.0
+REAPER_SECONDS = 20.0  # between two runs of the reaper
 
 
 @dataclass(frozen=True)
