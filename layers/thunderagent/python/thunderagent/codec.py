@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 Item = dict[str, Any]
@@ -80,7 +81,9 @@ def number_text(value: float) -> str:
 def from_attribute(attribute: Mapping[str, Any]) -> Any:
     """The plain value of a tagged one; whole numbers are int, others float; string sets are frozensets."""
     ((tag, value),) = attribute.items()
-    match tag:
+    match tag:  # the frequent ones first: every attribute that is read comes by here
+        case "S" | "BOOL":
+            return value
         case "N":
             return _number(value)
         case "M":
@@ -91,11 +94,10 @@ def from_attribute(attribute: Mapping[str, Any]) -> Any:
             return frozenset(value)
         case "NULL":
             return None
-        case "S" | "BOOL":
-            return value
     return Foreign(tag, value)
 
 
+@lru_cache(maxsize=2048)  # one instant stands in many rows
 def _number(text: str) -> int | float:
     try:
         return int(text)
