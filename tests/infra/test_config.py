@@ -53,6 +53,11 @@ def test_local_has_the_demonstration_tasks_and_prod_has_not() -> None:
     assert load_config(read_context(), "prod").executor("default").handlers == ("functions/executor/tasks",)
 
 
+def test_only_local_bundles_for_this_machine() -> None:
+    target = {name: load_config(read_context(), name).bundle_for for name in ("local", "dev", "prod")}
+    assert target == {"local": "this-machine", "dev": "lambda", "prod": "lambda"}
+
+
 def test_iam_decides_who_may_call_unless_tokens_are_asked_for() -> None:
     assert config_of({}).jwt is None
     assert config_of({"auth": {"kind": "iam"}}).jwt is None

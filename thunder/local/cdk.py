@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,7 +47,7 @@ class Cdk:
         Without the policy validation report: a test synthesises with it, and it doubles the time.
         """
         arguments = ["synth", "--quiet", "--output", str(self.state.cloud_assembly), "--context", "env=local"]
-        return self._run(arguments, {"CDK_VALIDATION": "false"}, log="synth.log")
+        return self._run(arguments, {"CDK_VALIDATION": "false", **_pip_settings(os.environ)}, log="synth.log")
 
     def bootstrap(self, endpoint: str) -> None:
         """Bootstraps the account, unless that is done, and removes what would refuse a deployment without TLS.
@@ -110,6 +111,12 @@ class Cdk:
             "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(self.checkout.venv / "jsii"),
             "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
         }
+
+
+def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where pip finds what handlers import: the operator's index, wheels and proxies. Only synthesis bundles."""
+    proxies = ("http_proxy", "https_proxy", "no_proxy")
+    return {name: value for name, value in environ.items() if name.startswith("PIP_") or name.lower() in proxies}
 
 
 def fingerprint(checkout: Checkout) -> str:
