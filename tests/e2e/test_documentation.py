@@ -20,8 +20,10 @@ ELSEWHERE = {
     ("thunder", "local", "up"): "tests/e2e/test_local.py",
     ("thunder", "local", "down"): "tests/e2e/test_local.py",
     ("thunder", "registry", "build"): "before every test run, by `make test`",
+    ("thunder", "doctor"): "takes its time to look twice: tests/e2e/test_audit.py, tests/e2e/test_observability.py",
 }
 QUEUES = ("mail", "reports")  # which the pages take to be declared
+TASKS = ("order-7",)  # and tasks that they name
 WAITING = "docs-waiting"  # the task whose id stands where a page writes one
 
 
@@ -34,7 +36,8 @@ def at_the_stack(own_stack: UpStack, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     for queue in QUEUES:
         own_stack.call("PUT", f"/queues/{queue}", {})
-    own_stack.call("POST", "/tasks", {"type": "demo.echo", "taskId": WAITING, "delaySeconds": 86_400})
+    for task_id in (WAITING, *TASKS):
+        own_stack.call("POST", "/tasks", {"type": "demo.echo", "taskId": task_id, "delaySeconds": 86_400})
     return own_stack
 
 

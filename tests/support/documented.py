@@ -85,7 +85,7 @@ def commands() -> list[Command]:
     for page in pages():
         for block in blocks(page):
             if block.language in SHELLS:
-                found += _commands(block)
+                found += commands_of(block)
     return found
 
 
@@ -103,7 +103,8 @@ def inline_commands() -> list[Command]:
     return found
 
 
-def _commands(block: Block) -> Iterator[Command]:
+def commands_of(block: Block) -> Iterator[Command]:
+    """The commands of one block."""
     for offset, line in _logical_lines(block):
         for text in (*SUBSTITUTION.findall(line), SUBSTITUTION.sub("SUBSTITUTED", line)):
             for words in _split(_words(text)):

@@ -29,6 +29,7 @@ COMMANDS, INLINE = commands(), inline_commands()
 
 # Programs that are not ours: what is checked of them is that they are the ones meant.
 OTHERS = {
+    "echo": "the shell's own",
     "cd": "the shell's own",
     "export": "the shell's own",
     "source": "the shell's own",
