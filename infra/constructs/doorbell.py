@@ -7,15 +7,16 @@ from typing import Any
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import FunctionSize, PollSettings
-from infra.constructs.poller import ITEM_ACTIONS
+from infra.constructs.last_resort import StreamLastResort
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_table import grant_dispatch_index, grant_items, grant_stream
 
+# It claims, and takes back what it could not send. It ends nothing: no proof on another item goes with its writes.
+ITEM_ACTIONS = ("BatchGetItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
 TIMEOUT_SECONDS = 30  # a ring takes milliseconds; one that hangs must not hold its shard back
 BATCH_RECORDS = 100
 AT_ONCE = 4  # batches of one shard in work at the same time
@@ -88,5 +89,5 @@ class Doorbell(Construct):
             bisect_batch_on_error=True,
             retry_attempts=RETRIES,
             max_record_age=Duration.seconds(RECORD_AGE_SECONDS),
-            on_failure=event_sources.SqsDlq(undelivered),
+            on_failure=StreamLastResort(undelivered, self.role),
         ).node.add_dependency(self.role)

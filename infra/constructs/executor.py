@@ -10,12 +10,12 @@ from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import SHORTEST_LEASE_SECONDS, ExecutorProfile, FunctionSize
+from infra.constructs.last_resort import EventLastResort
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import BODIES, REPORTS, grant_lookup, grant_objects
 from infra.constructs.task_table import grant_dispatch_index, grant_items
@@ -80,7 +80,7 @@ class Executor(Construct):
         )
         service_function.invoke_once(
             max_event_age=Duration.seconds(event_age_seconds(profile, ())),
-            on_failure=destinations.SqsDestination(undelivered),
+            on_failure=EventLastResort(undelivered, service_function.role),
         )
         self.function = service_function.function
         self.role = service_function.role

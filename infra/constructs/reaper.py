@@ -5,14 +5,12 @@ from __future__ import annotations
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import SCHEDULE_SECONDS, FunctionSize
 from infra.constructs.every_minute import EveryMinute
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
-from infra.constructs.task_bucket import BODIES, grant_objects
 from infra.constructs.task_table import grant_audit, grant_dispatch_index, grant_items
 
 ITEM_ACTIONS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "UpdateItem", "PutItem", "DeleteItem")
@@ -30,7 +28,6 @@ class Reaper(Construct):
         house: HouseDefaults,
         size: FunctionSize,
         table: dynamodb.ITableV2,
-        bucket: s3.IBucket,
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
@@ -51,7 +48,6 @@ class Reaper(Construct):
         grant_items(table, self.role, ITEM_ACTIONS)
         grant_dispatch_index(table, self.role)
         grant_audit(table, self.role)
-        grant_objects(bucket, self.role, BODIES, ("DeleteObject",))
         self.role.add_to_policy(
             iam.PolicyStatement(actions=["sqs:ReceiveMessage", "sqs:DeleteMessage"], resources=[undelivered.queue_arn])
         )

@@ -11,13 +11,13 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.acknowledge import acknowledge, acknowledge_plain_http
 from infra.config import FunctionSize, RecorderSettings
+from infra.constructs.last_resort import StreamLastResort
 from infra.constructs.service_function import HouseDefaults, ServiceFunction
 from infra.constructs.task_bucket import ARCHIVE, BODIES, grant_objects
 from infra.constructs.task_table import grant_items, grant_stream
@@ -77,7 +77,6 @@ class Recorder(Construct):
         grant_objects(bucket, self.role, ARCHIVE, ("PutObject",))
         grant_objects(bucket, self.role, BODIES, ("DeleteObject",))
         self._grant("events:PutEvents", self.bus.event_bus_arn)
-        self._grant("sqs:SendMessage", self.failures.queue_arn)
         self._map_stream(table, settings)
 
     def _bus(self, given: str | None) -> events.IEventBus:
@@ -122,7 +121,7 @@ class Recorder(Construct):
             bisect_batch_on_error=True,
             retry_attempts=RETRIES,
             max_record_age=Duration.seconds(record_age_seconds(settings.patience_seconds)),
-            on_failure=event_sources.SqsDlq(self.failures),
+            on_failure=StreamLastResort(self.failures, self.role),
         ).node.add_dependency(self.role)
 
 

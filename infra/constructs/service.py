@@ -106,7 +106,6 @@ class Service(Construct):
             house=self._house,
             size=config.reaper,
             table=table,
-            bucket=bucket,
             undelivered=self.undelivered,
         )
         self.recorder = Recorder(

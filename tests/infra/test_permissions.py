@@ -8,7 +8,7 @@ from tests.infra.templates import Synthesised, functions, of_type, queue_named, 
 
 ITEMS = ["BatchGetItem", "ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem"]
 OWN_LOGS = {"{logs}": ["logs:CreateLogStream", "logs:PutLogEvents"]}
-UNDELIVERED = {"{undelivered}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"]}
+UNDELIVERED = {"{undelivered}": ["sqs:SendMessage"]}
 
 
 def dynamodb(*actions: str) -> list[str]:
@@ -31,11 +31,11 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
     },
     "doorbell": {
         **OWN_LOGS,
-        "{table}": dynamodb(*ITEMS),
+        "{table}": dynamodb("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "UpdateItem"),
         "{table}/index/dispatch-index": dynamodb("Query"),
         "{stream}": dynamodb("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"),
         "{executor}": ["lambda:InvokeFunction"],
-        "{undelivered}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"],
+        "{undelivered}": ["sqs:SendMessage"],
     },
     "executor": {
         **OWN_LOGS,
@@ -50,7 +50,6 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
         **OWN_LOGS,
         "{table}": dynamodb(*ITEMS, "Scan"),
         "{table}/index/dispatch-index": dynamodb("Query"),
-        "{bucket}/bodies/*": ["s3:DeleteObject"],
         "{undelivered}": ["sqs:DeleteMessage", "sqs:ReceiveMessage"],
     },
     "recorder": {
@@ -60,7 +59,7 @@ ALLOWED: dict[str, dict[str, list[str]]] = {
         "{bucket}/archive/*": ["s3:PutObject"],
         "{bucket}/bodies/*": ["s3:DeleteObject"],
         "{bus}": ["events:PutEvents"],
-        "{failures}": ["sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"],
+        "{failures}": ["sqs:SendMessage"],
     },
 }
 

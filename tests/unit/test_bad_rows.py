@@ -40,6 +40,7 @@ PARKED: dict[str, Item] = {
     "unknown status": row(status="WAITING"),
     "status in lower case": row(status="pending"),
     "status is null": row(status=NULL),
+    "status is a list": row(status=["PENDING"]),
     "retryCount is text": row(retryCount="1"),
     "retryCount is negative": row(retryCount=-1),
     "retryCount is no whole number": row(retryCount=1.5),

@@ -27,7 +27,7 @@ from thunderagent.audit_rules import (
 from thunderagent.codec import Item
 from thunderagent.conditions import put_body
 from thunderagent.schema import BLOCKED_LOOK_SECONDS, edge_id, lease_id
-from thunderagent.states import TERMINAL, Status
+from thunderagent.states import Status, is_terminal
 from thunderagent.store import Store
 from thunderagent.telemetry import Observer
 
@@ -208,7 +208,7 @@ class Rules:
             parent
             for parent in parents
             if parent not in found
-            or (found[parent].get("status") in TERMINAL and float(found[parent].get("finishedAt", 0)) < latest)
+            or (is_terminal(found[parent].get("status")) and float(found[parent].get("finishedAt", 0)) < latest)
         ]
 
     # ---- 10: side items ----------------------------------------------------------------------------------------------

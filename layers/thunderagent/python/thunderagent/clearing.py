@@ -13,7 +13,7 @@ from thunderagent.conditions import Write
 from thunderagent.errors import StoreError
 from thunderagent.in_flight import InFlight
 from thunderagent.model import Task
-from thunderagent.states import TERMINAL
+from thunderagent.states import is_terminal
 from thunderagent.store import Store, Written
 from thunderagent.telemetry import Observer, ids_of
 
@@ -48,7 +48,7 @@ class Clearing:
     def park(self, item: Item, problem: str) -> None:
         """A row that can never run becomes a dead letter; a side item, or a task that has ended, leaves the index."""
         now = self._store.clock.now()
-        is_open_task = "#" not in item["taskId"] and item.get("status") not in TERMINAL
+        is_open_task = "#" not in item["taskId"] and not is_terminal(item.get("status"))
         write = (
             expressions.park(item, problem=problem, layout=self._store.layout, now=now)
             if is_open_task

@@ -47,7 +47,7 @@ from thunderagent.schema import (
     shard_of,
     unique_id,
 )
-from thunderagent.states import TERMINAL, Event, Outcome, Status
+from thunderagent.states import TERMINAL, Event, Outcome, Status, is_terminal
 
 PENDING, RUNNING = Status.PENDING.value, Status.RUNNING.value
 
@@ -972,7 +972,7 @@ def _end_running(
         require=require,
         sets={**_end(status, now), **listed, **_given(**sets)},
         removes=["lockTime", "owner", "deferredFor", *removes, *unlisted],
-        applied=lambda old: old.get("status") in TERMINAL and old.get("leaseToken") == token and recognised(old),
+        applied=lambda old: is_terminal(old.get("status")) and old.get("leaseToken") == token and recognised(old),
         returns="ALL_NEW",  # free of charge, and tells whether somebody waits for this end
     )
 

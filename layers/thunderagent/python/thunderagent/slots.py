@@ -12,7 +12,7 @@ from thunderagent.clock import Randomness
 from thunderagent.codec import Item
 from thunderagent.model import TaskId
 from thunderagent.schema import slot_id
-from thunderagent.states import TERMINAL, Status
+from thunderagent.states import Status, is_terminal
 from thunderagent.store import Store
 
 SAMPLE = 100  # slots looked at for one limit in one pass: of more, a random part
@@ -25,7 +25,7 @@ def is_free(slot: Item, holder: Item | None, *, now: float) -> bool:
     `holder` must have been read consistently, after the slot. An equal fence means that the claim was not made: it may
     still be, until `claimBy`. Another one means that it was made, or lost to somebody else's.
     """
-    if holder is None or holder.get("status") in TERMINAL:
+    if holder is None or is_terminal(holder.get("status")):
         return True
     if holder.get("fence", 0) == slot.get("fence"):
         return bool(slot.get("claimBy", 0) + REQUEST_SECONDS < now)

@@ -19,6 +19,11 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.SUCCESS, Status.FAILED, Status.DONE})
 
 
+def is_terminal(status: object) -> bool:
+    """Of a stored value, whatever others have made of it: a list can be in no set."""
+    return isinstance(status, str) and status in TERMINAL
+
+
 class Outcome(StrEnum):
     """Why a task is DONE."""
 

@@ -24,7 +24,7 @@ from thunderagent.errors import (
 )
 from thunderagent.model import IndexKey, Lease, LeaseToken, Task, TaskId
 from thunderagent.schema import INDEX_HASH, INDEX_NAME, INDEX_RANGE, TABLE_KEY, Layout, lease_id
-from thunderagent.states import TERMINAL
+from thunderagent.states import is_terminal
 
 ATTEMPTS = 6  # per request, with full jitter between: at most about 4 s of waiting
 BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS = 0.05, 1.6
@@ -346,7 +346,7 @@ def _only_conflicts(cancelled: TransactionCancelled) -> bool:
 
 def _reason(item: Item) -> Refusal:
     status = item.get("status")
-    if status in TERMINAL:
+    if is_terminal(status):
         return Refusal.TERMINAL
     if item.get("cancelRequested") and status == "RUNNING":
         return Refusal.CANCELLED

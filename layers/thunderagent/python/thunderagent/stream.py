@@ -8,7 +8,7 @@ from typing import Any
 
 from thunderagent.codec import Item, from_item
 from thunderagent.schema import TABLE_KEY
-from thunderagent.states import TERMINAL, Status
+from thunderagent.states import Status, is_terminal
 
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"  # who removes what has outlived its time to live
 STATUSES = frozenset(Status)
@@ -96,4 +96,4 @@ def _image(body: Mapping[str, Any], name: str) -> Item | None:
 
 def _ended(item: Item | None) -> bool:
     status = None if item is None else item.get("status")
-    return isinstance(status, str) and status in TERMINAL
+    return is_terminal(status)

@@ -26,7 +26,7 @@ from thunderagent.schema import (
     open_key,
     unique_id,
 )
-from thunderagent.states import TERMINAL, Outcome, Status
+from thunderagent.states import Outcome, Status, is_terminal
 from thunderagent.store import Refused, Store, Written
 
 UNIQUE_ROUNDS = 5  # a takeover that loses its race looks again this often
@@ -264,7 +264,7 @@ class Submitter:
 
     def _suppresses(self, holder: Item) -> bool:
         status = holder.get("status")
-        if status not in TERMINAL:
+        if not is_terminal(status):
             return True
         succeeded = status == Status.SUCCESS or holder.get("outcome") in {Outcome.SKIPPED, Outcome.ACKNOWLEDGED}
         finished, window = holder.get("finishedAt"), holder.get("uniqueSeconds")
