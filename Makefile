@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy smoke-aws sim sim-mutations soak model faults drill bench release-snapshot clean
+.PHONY: least-privilege fuzz audit-dependencies sbom help setup setup-dev demo up down test browser lint types layers registry synth package deploy destroy smoke-aws sim sim-mutations soak model faults drill bench docs docs-serve release-snapshot clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -26,7 +26,7 @@ help: ## What can be made
 
 setup: $(STAMPS)/thunder $(STAMPS)/embedded $(STAMPS)/node ## Install what running and deploying need, inside the checkout
 
-setup-dev: setup $(STAMPS)/dev
+setup-dev: setup $(STAMPS)/dev $(STAMPS)/docs
 
 $(STAMPS)/venv:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH: install Python 3.11 or later" >&2; exit 1; }
@@ -57,6 +57,11 @@ $(STAMPS)/embedded: requirements-local.txt | $(STAMPS)/venv
 $(STAMPS)/node: package-lock.json $(STAMPS)/python
 	@echo "==> installing the CDK command line into node_modules"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm ci --no-audit --no-fund --no-update-notifier --loglevel=error
+	@touch $@
+
+$(STAMPS)/docs: requirements-docs.txt $(STAMPS)/python
+	@echo "==> installing what builds the documentation"
+	@$(PIP) install --quiet -r requirements-docs.txt
 	@touch $@
 
 $(STAMPS)/dev: requirements-dev.txt $(STAMPS)/python
@@ -160,10 +165,37 @@ bench: setup-dev layers ## Measure, and write docs/performance.md
 	@$(MAKE) --no-print-directory registry ENV=local
 	@$(PY) -m bench $(BENCH)
 
+docs: $(STAMPS)/docs ## Build the documentation site into build/site, without a network
+	@PYTHONPATH=layers/thunderagent/python $(PY) -m docsite.diagrams
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+
+docs-serve: $(STAMPS)/docs ## Serve the documentation on http://127.0.0.1:8000, and anew at each change
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve --dev-addr 127.0.0.1:8000
+
 release-snapshot: setup-dev layers ## Keep what later versions are tested against, below tests/released
 	@$(MAKE) --no-print-directory registry ENV=dev
 	@$(MAKE) --no-print-directory registry ENV=prod
 	@$(PY) -m tests.support.releases
+
+least-privilege: setup-dev layers ## Take every grant of the stack away once: a probe must notice (ONLY=part of a name; 20 minutes)
+	@$(MAKE) --no-print-directory registry ENV=local
+	@$(PY) -m tests.least_privilege $(if $(ONLY),--only "$(ONLY)")
+
+fuzz: setup-dev layers ## Give garbage to every stream handler for SECONDS (default 300)
+	@$(MAKE) --no-print-directory registry ENV=local
+	@FUZZ_SECONDS=$(or $(SECONDS),300) $(PY) -m pytest -q tests/functions/test_stream_fuzz.py
+
+sbom: setup-dev ## Write what is installed and deployed as CycloneDX: build/sbom.json
+	@$(PY) -m infra.bill_of_materials
+
+audit-dependencies: setup-dev $(STAMPS)/audit ## Ask PyPI and the npm registry for known weaknesses of what is pinned
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PIP_AUDIT=.venv/audit/bin/pip-audit $(PY) -m infra.audit
+
+$(STAMPS)/audit: requirements-audit.txt | $(STAMPS)/venv
+	@echo "==> installing pip-audit into .venv/audit"
+	@$(PYTHON) -m venv .venv/audit
+	@.venv/audit/bin/python -m pip --disable-pip-version-check --quiet install -r requirements-audit.txt
+	@touch $@
 
 clean: ## Remove everything made or installed in the checkout
 	@if [ -x $(BIN)/thunder ]; then $(BIN)/thunder local down; fi

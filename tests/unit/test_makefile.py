@@ -96,7 +96,7 @@ def test_a_destruction_demands_its_environment():
 
 
 def test_pins_name_one_version_each_and_no_registry():
-    for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt", "requirements-docs.txt"):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
         pins = [line for line in lines if line != "-r requirements.txt"]
         assert pins
