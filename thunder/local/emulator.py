@@ -3,9 +3,9 @@
 A script, run by the interpreter of `.venv/embedded` and importing nothing of ours, so that no path of the checkout
 reaches the Lambda functions it runs. Configured by environment variables, as ministack is.
 
-ministack parses and validates a query's key condition again for every row of the partition. The conditions here are
-validated on the first row of a query and read once, and the numbers that the rows are ordered by are read once: a
-query over 10,000 keys then takes a sixth of the processor time (25 instead of 150 ms here).
+ministack reads and orders the whole partition for every query, and parses and validates the key condition again for
+each of its rows. Here the index is kept in order, and only the rows that a query can answer with are looked at, with a
+condition that is validated on the first of them: 100 of 10,000 keys take 1.5 ms here instead of 150.
 
 AWS counts the write units of each table and index in CloudWatch; ministack only tells those who ask. Here writes of
 single items count; batches and transactions do not. And AWS counts every invocation of a function; ministack only
@@ -20,6 +20,7 @@ before. Here a save counts as a whole or not at all, and a run that was ended wi
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 import shutil
@@ -38,6 +39,7 @@ HASH_ALONE = re.compile(r"[#\w]+ = :\w+")
 HASH_AND_SIDE = re.compile(r"[#\w]+ = :\w+ AND (#?\w+) (<=|>=|<|>) (:\w+)")
 CACHED_EXPRESSIONS = 4096
 REMEMBERED_NUMBERS = 500_000
+ORDERED_PARTITIONS = 4096
 WRITE_UNITS = "ConsumedWriteCapacityUnits"
 UNSAVED = "unsaved"  # there while it runs: what it holds is in memory alone
 SAVING, SAVED = "saving", "saved"  # a save being written, and one that is complete but not in its place yet
@@ -50,6 +52,7 @@ def main() -> None:
         dynamodb = import_module("ministack.services.dynamodb")
         remember_key_conditions(dynamodb)
         remember_order(dynamodb)
+        keep_indexes_in_order(dynamodb)
         cloudwatch = import_module("ministack.services.cloudwatch")
         count_write_units(dynamodb, cloudwatch)
         leave_alarms_to_the_bridge(cloudwatch)
@@ -188,6 +191,148 @@ class OrderValues:
                 self._known.clear()
             number = self._known[value] = self._reckon(item, name, type_hint)
         return number
+
+
+def keep_indexes_in_order(dynamodb: ModuleType) -> None:
+    """Gives queries with a limit the rows they can answer with, and no others: an index is kept in order."""
+    order = IndexOrder(dynamodb)
+    dynamodb._query = order.query  # type: ignore[attr-defined]
+    dynamodb._index_members = order.members  # type: ignore[attr-defined]
+    dynamodb._index_item = order.change  # type: ignore[attr-defined]
+
+
+class IndexOrder:
+    """The order of the partitions that were queried, kept as they change.
+
+    ministack reads and orders a whole partition for each query. Here it finds, where it looks for the rows of the
+    partition, those between the starting key, the side asked for and the limit; the rest is its own. Only for indexes
+    of one hash key and one number, of tables without a range key; all others are read as ministack reads them.
+    """
+
+    def __init__(self, dynamodb: ModuleType) -> None:
+        self._dynamodb = dynamodb
+        self._query, self._members, self._change = dynamodb._query, dynamodb._index_members, dynamodb._index_item
+        self._asked = threading.local()
+        self._lock = threading.RLock()
+        self._orders: dict[int, tuple[Any, list[Any]]] = {}  # by id, with the partition itself, so that it is the same
+
+    def query(self, data: dict[str, Any]) -> Any:
+        self._asked.data = data
+        try:
+            return self._query(data)
+        finally:
+            self._asked.data = None
+
+    def members(self, table: dict[str, Any]) -> Any:
+        found = self._members(table)
+        data = getattr(self._asked, "data", None)
+        reads = self._window_of(table, data) if data else None
+        return found if reads is None else {data["IndexName"]: _Partitions(found[data["IndexName"]], reads)}
+
+    def change(self, table: dict[str, Any], base_pk: Any, base_sk: Any, item: dict[str, Any], add: bool) -> None:
+        """An entry comes or goes: in ministack's partitions, and in those that are kept in order."""
+        with self._lock:
+            for name, _, ranges in self._dynamodb._index_key_schemas(table) if self._orders else ():
+                for _, partition in self._kept(table, name, item):
+                    entry = (self._number(item[ranges[0]]["N"]), base_pk, base_sk)
+                    place = bisect.bisect_left(partition, entry)
+                    is_there = place < len(partition) and partition[place] == entry
+                    if add and not is_there:
+                        partition.insert(place, entry)
+                    elif not add and is_there:
+                        del partition[place]
+            self._change(table, base_pk, base_sk, item, add)
+
+    def _kept(self, table: dict[str, Any], name: str, item: dict[str, Any]) -> list[Any]:
+        members = table.get(self._dynamodb._INDEX_MEMBERS) or {}
+        keys = self._keys_of(table, name)
+        if keys is None or any(key not in item for key in keys):
+            return []
+        partition = members.get(name, {}).get(self._dynamodb._extract_key_val(item[keys[0]]))
+        kept = self._orders.get(id(partition))
+        return [kept] if kept is not None and kept[0] is partition else []
+
+    def _keys_of(self, table: dict[str, Any], name: str) -> tuple[str, str] | None:
+        """Hash and range of an index that can be kept in order."""
+        index = self._dynamodb._index_def(table, name)
+        hashes, ranges = self._dynamodb._index_key_lists(index) if index else ([], [])
+        if table.get("sk_name") or len(hashes) != 1 or len(ranges) != 1:
+            return None
+        return (hashes[0], ranges[0]) if self._dynamodb._get_attr_type(table, ranges[0]) == "N" else None
+
+    def _window_of(self, table: dict[str, Any], data: dict[str, Any]) -> Any:
+        """How a partition is read for this query; None where ministack reads it."""
+        condition, limit, start = data.get("KeyConditionExpression"), data.get("Limit"), data.get("ExclusiveStartKey")
+        keys = self._keys_of(table, data.get("IndexName") or "")
+        if not condition or not limit or keys is None:
+            return None
+        found = HASH_AND_SIDE.fullmatch(condition)
+        if found is None and HASH_ALONE.fullmatch(condition) is None:
+            return None
+        low, high, names = None, None, data.get("ExpressionAttributeNames") or {}
+        if found is not None:
+            if names.get(found[1], found[1]) != keys[1]:
+                return None
+            edge = self._number(data["ExpressionAttributeValues"][found[3]]["N"])
+            low, high = ((edge, found[2] == ">="), None) if found[2][0] == ">" else (None, (edge, found[2] == "<="))
+        ascending = data.get("ScanIndexForward", True)
+        key = None
+        if start:
+            key = (self._number(start[keys[1]]["N"]), self._dynamodb._extract_key_val(start[table["pk_name"]]))
+
+        def read(partition: dict[Any, None]) -> list[Any]:
+            with self._lock:
+                entries = self._ordered(table, keys[1], partition)
+                first = 0 if low is None else _edge(entries, low[0], after=not low[1])
+                last = len(entries) if high is None else _edge(entries, high[0], after=high[1])
+                if key is not None and ascending:
+                    first = max(first, bisect.bisect_right(entries, key, key=_without_range))
+                elif key is not None:
+                    last = min(last, bisect.bisect_left(entries, key, key=_without_range))
+                first, last = (
+                    (first, min(last, first + limit + 1)) if ascending else (max(first, last - limit - 1), last)
+                )
+                return [(base_pk, base_sk) for _, base_pk, base_sk in entries[first:last]]
+
+        return read
+
+    def _ordered(self, table: dict[str, Any], name: str, partition: dict[Any, None]) -> list[Any]:
+        kept = self._orders.get(id(partition))
+        if kept is None or kept[0] is not partition or len(kept[1]) != len(partition):
+            items = table["items"]
+            rows = [(self._number(items[pk][sk][name]["N"]), pk, sk) for pk, sk in partition]
+            if len(self._orders) >= ORDERED_PARTITIONS:
+                self._orders.clear()
+            kept = self._orders[id(partition)] = (partition, sorted(rows))
+        return kept[1]
+
+    def _number(self, text: str) -> Any:
+        return self._dynamodb._index_order_value({"n": {"N": text}}, "n", "N")
+
+
+class _Partitions:
+    """Of each partition only what the query can answer with."""
+
+    def __init__(self, partitions: dict[Any, Any], read: Any) -> None:
+        self._partitions = partitions
+        self._read = read
+
+    def get(self, value: Any, default: Any = ()) -> Any:
+        partition = self._partitions.get(value)
+        return default if partition is None else self._read(partition)
+
+
+def _edge(entries: list[Any], number: Any, *, after: bool) -> int:
+    place = bisect.bisect_right if after else bisect.bisect_left
+    return place(entries, number, key=_number_of)
+
+
+def _number_of(entry: Any) -> Any:
+    return entry[0]
+
+
+def _without_range(entry: Any) -> Any:
+    return entry[:2]
 
 
 def count_write_units(dynamodb: ModuleType, cloudwatch: ModuleType) -> None:
