@@ -225,8 +225,8 @@ class IndexOrder:
 
     def members(self, table: dict[str, Any]) -> Any:
         found = self._members(table)
-        data = getattr(self._asked, "data", None)
-        reads = self._window_of(table, data) if data else None
+        data = getattr(self._asked, "data", None) or {}
+        reads = self._window_of(table, data)
         return found if reads is None else {data["IndexName"]: _Partitions(found[data["IndexName"]], reads)}
 
     def change(self, table: dict[str, Any], base_pk: Any, base_sk: Any, item: dict[str, Any], add: bool) -> None:
