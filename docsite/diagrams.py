@@ -15,9 +15,9 @@ from thunderagent.states import TRANSITIONS
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 STYLE = """<style>
 text{font:14px system-ui,sans-serif;fill:#222}.s{font-size:11px}.b{fill:#eef3f8;stroke:#456}.l{stroke:#456;fill:none}
-.t{fill:#456}
-@media(prefers-color-scheme:dark){text{fill:#eee}.b{fill:#263238;stroke:#9ab}.l{stroke:#9ab}.t{fill:#9ab}}
-</style><rect class="p" width="100%" height="100%" fill="none"/>
+.t{fill:#456}.p{fill:#fff}
+@media(prefers-color-scheme:dark){text{fill:#eee}.b{fill:#263238;stroke:#9ab}.l{stroke:#9ab}.t{fill:#9ab}.p{fill:#1b1f24}}
+</style><rect class="p" width="100%" height="100%" rx="6"/>
 <defs><marker id="a" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
 <path class="t" d="M0 0L10 5L0 10z"/></marker></defs>"""
 
@@ -81,18 +81,18 @@ def lease() -> str:
     return drawing(770, 215, "The life of a lease", row)
 
 
-PLACES = {"PENDING": (200, 90), "RUNNING": (420, 90), "SUCCESS": (640, 20), "DONE": (640, 170), "FAILED": (420, 230)}
+PLACES = {"PENDING": (200, 90), "RUNNING": (420, 90), "SUCCESS": (640, 20), "DONE": (640, 230), "FAILED": (420, 230)}
 LABELS = {
     ("", "PENDING"): ("M90 113H198", (145, 105)),
     ("PENDING", "RUNNING"): ("M330 100H418", (374, 92)),
     ("RUNNING", "PENDING"): ("M420 126H332", (376, 145)),
     ("RUNNING", "SUCCESS"): ("M550 100C590 95 600 60 638 48", (575, 66)),
-    ("RUNNING", "DONE"): ("M550 126C590 130 600 170 638 188", (588, 150)),
-    ("RUNNING", "FAILED"): ("M485 136V228", (512, 185)),
+    ("RUNNING", "DONE"): ("M550 126C610 130 660 180 680 228", (600, 216)),
+    ("RUNNING", "FAILED"): ("M485 136V228", (524, 185)),
     ("FAILED", "PENDING"): ("M420 262C300 262 250 220 246 138", (318, 276)),
-    ("PENDING", "FAILED"): ("M285 136C300 190 350 235 418 245", (335, 196)),
-    ("PENDING", "DONE"): ("M240 88C300 -10 560 -40 744 100C758 120 752 150 740 168", (440, 14)),
-    ("SUCCESS", "DONE"): ("M705 66V168", (730, 120)),
+    ("PENDING", "FAILED"): ("M285 136C300 190 350 235 418 245", (390, 186)),
+    ("PENDING", "DONE"): ("M210 136C150 350 650 360 700 278", (430, 306)),
+    ("SUCCESS", "DONE"): ("M705 66V228", (748, 150)),
 }
 
 
@@ -110,7 +110,7 @@ def state_machine() -> str:
             drawn.append(
                 f'<text class="s" x="{x}" y="{y + 13 * line}" text-anchor="middle">{escape(", ".join(pair))}</text>'
             )
-    return drawing(790, 300, "The states of a task and what moves it between them", drawn)
+    return drawing(790, 335, "The states of a task and what moves it between them", drawn)
 
 
 DRAWINGS = {"parts": parts, "lease": lease, "state-machine": state_machine}
