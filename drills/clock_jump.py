@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,50 +12,58 @@ from pathlib import Path
 
 from drills.deployment import SHORT, Rhythm
 from drills.session import ROOT, Session
+from drills.verdict import Verdict
 from drills.work import Work, eventually
 
 RHYTHM = Rhythm(lease_seconds=SHORT.lease_seconds, grace_seconds=SHORT.grace_seconds, reaper_every=SHORT.reaper_every)
 JUMP_SECONDS = -60
 TASKS = 8
-AGENT = ("agent", "--local", "--executor", "default", "--batches", "1", "--threads", str(TASKS // 2), "--grace", "1")
+AGENT = ("agent", "--local", "--executor", "default", "--batches", "2", "--threads", str(TASKS // 4), "--grace", "1")
 
 
 def rehearse(session: Session) -> None:
     """What a wrong clock costs, how it is found, and that nothing of it stays."""
-    seconds = 22.0 if session.quick else 40.0
+    seconds = 30.0 if session.quick else 60.0
     offset = Path(str(session.stack.record["stateDir"])) / "clock-of-two"
     lambdas_off(session)
     session.heading(f"Two machines with an agent each, leases of {SHORT.lease_seconds} s, tasks of {seconds:.0f} s")
-    first = Work(session.stack, "jump")
     with agent(session, "one"):
+        work = Work(session.stack, "jump")
         with agent(session, "two", offset):
-            first.count(TASKS, seconds=seconds)
-            eventually(lambda: owners(first) == {"one", "two"}, "tasks on both machines", within=90)
+            work.count(TASKS, seconds=seconds)
+            eventually(lambda: owners(work) == {"one", "two"}, "tasks on both machines", within=90)
             offset.write_text(str(JUMP_SECONDS))
             session.heading("The clock of the second jumps back: it believes that its leases last, and does not renew")
-            first.wait_until_ended(4 * seconds + 60)
-            session.heading("What you see: its tasks were taken back and ran twice, and counted once")
-            verdict = first.verdict()
-            twice = next((each for each, item in first.items().items() if item["retryCount"]), None)
-            session.require(twice is not None, "no task was taken back: the jump had no effect")
-            session.thunder("task", "get", str(twice))
-            session.alarms()
-            session.figure("tasks", verdict.tasks)
-            session.figure("charged a retry", verdict.retried)
-            session.figure("run twice", verdict.duplicates)
-            session.figure("committed other than once", sum("committed" in each for each in verdict.problems))
-            session.require(not verdict.problems, "; ".join(verdict.problems))
+            noticed = eventually(lambda: bool(taken_back(work)), "a task that is taken back", within=seconds + 60)
+            session.figure("the first task was taken back after, s", noticed)
+            session.heading("What you see: leases expire, although every process is there")
+            session.thunder("task", "get", taken_back(work)[0])
+            session.wait_for_alarm("leasesexpired", 120)
             session.heading("What you do: ask on that machine, stop its agent, set its clock, start it again")
             on_its_machine(session, offset)
         offset.unlink()
+        judged(session, work, 6 * seconds + 120, "")
         with agent(session, "two", offset):
-            second = Work(session.stack, "after")
-            second.count(TASKS, seconds=seconds)
-            second.wait_until_ended(4 * seconds + 60)
-            again = second.verdict()
-            session.figure("charged a retry, with the clock set", again.retried)
-            session.figure("run twice, with the clock set", again.duplicates)
-            session.require(not again.problems and not again.retried, "leases are still lost")
+            after = Work(session.stack, "after")
+            after.count(TASKS // 2, seconds=seconds)
+            again = judged(session, after, 4 * seconds + 120, ", with the clock set")
+            session.require(not again.retried, "leases are still lost")
+
+
+def judged(session: Session, work: Work, within: float, when: str) -> Verdict:
+    """The verdict on tasks that have ended: all succeeded, each committed once."""
+    work.wait_until_ended(within)
+    verdict = work.verdict()
+    session.figure(f"tasks{when}", verdict.tasks)
+    session.figure(f"charged a retry{when}", verdict.retried)
+    session.figure(f"runs too many{when}", verdict.duplicates)
+    session.figure(f"committed other than once{when}", sum("committed" in each for each in verdict.problems))
+    session.require(not verdict.problems, "; ".join(verdict.problems))
+    return verdict
+
+
+def taken_back(work: Work) -> list[str]:
+    return [task_id for task_id, item in work.items().items() if item["retryCount"]]
 
 
 def lambdas_off(session: Session) -> None:
@@ -116,4 +125,6 @@ def environment(state: str) -> dict[str, str]:
         "THUNDER_STATE_DIR": state,
         "POLL_START_JITTER_SECONDS": "0",
         "POLL_IDLE_SECONDS": "1",
+        "LEASE_GRACE_SECONDS": str(SHORT.grace_seconds),
+        "EXECUTORS": json.dumps({"default": {"function": "", "leaseSeconds": SHORT.lease_seconds}}),
     }

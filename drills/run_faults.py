@@ -109,9 +109,9 @@ def audit(stack: Deployment) -> list[Any]:
 
 HEAD = """# Faults, as they were survived
 
-Written by `make faults` on {when} UTC, commit `{commit}`. It deploys the real stack to an embedded AWS, puts a fault
-proxy between its functions and DynamoDB and Lambda, breaks one thing after another while tasks run that were submitted
-through the API, and judges by four things:
+Written by `make faults` on {when} UTC, commit `{commit}`. It deploys the real stack to an embedded AWS, puts
+a fault proxy between its functions and DynamoDB and Lambda, breaks one thing after another while tasks run that were
+submitted through the API, and judges by four things:
 
 - **Nothing is lost**: every accepted task is in the table and has ended as it should.
 - **No double commit**: each task adds one to a counter in the transaction of its commit (`commit_with`). It is 1.
@@ -120,10 +120,11 @@ through the API, and judges by four things:
 - **Clean afterwards**: no lease is left, and `thunder doctor --audit` finds nothing.
 
 Recovery is the time from the fault's moment, or from its end where it lasts, to the end of the last task. It is made of
-the lease, so leases are short here: {lease} s instead of 300, grace {grace} s instead of 5, the reaper every
-{reaper:.0f} s and the poller every {poller:.0f} s instead of every minute. With the defaults a killed executor's tasks
-are taken back within 300 + 5 + 60 s. Conditions: {cores} cores ({machine}), load {load} before it began, Python
-{python}, all on one machine.
+the lease, so leases are short here: {lease} s instead of 300, grace {grace} s instead of 5, the reaper every {reaper} s
+and the poller every {poller} s instead of every minute. With the defaults a killed executor's tasks are taken back
+within 300 + 5 + 60 s. What comes on top is the running: a task that lost its worker travels alone, and each batch may
+need a process of its own. Conditions: {cores} cores ({machine}), load {load} before it began and {after} at its end,
+Python {python}, all on one machine. A `+` behind the commit says that sources were changed since.
 """
 
 
@@ -134,14 +135,15 @@ def document(outcomes: Sequence[Outcome], machine: dict[str, Any], sources: str)
         commit=sources,
         lease=SHORT.lease_seconds,
         grace=SHORT.grace_seconds,
-        reaper=SHORT.reaper_every,
-        poller=SHORT.poller_every,
+        reaper=f"{SHORT.reaper_every:g}",
+        poller=f"{SHORT.poller_every:g}",
         cores=machine["cores"],
         machine=machine["machine"],
         load=machine["loadOneMinute"],
+        after=conditions()["loadOneMinute"],
         python=machine["python"],
     )
-    columns = ("fault", "tasks", "as they should", "retried", "duplicates", "double commits", "recovered", "allowed")
+    columns = ("fault", "tasks", "as they should", "retried", "duplicates", "double commits", "recovered", "by design")
     rows = [columns, ("---",) + ("---:",) * 6 + ("---",), *(_row(outcome) for outcome in outcomes)]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     details = "\n".join(_detail(outcome) for outcome in outcomes)

