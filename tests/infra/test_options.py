@@ -15,7 +15,7 @@ from tests.infra.test_security_findings import findings
 KEY_ARN = "arn:aws:kms:eu-central-1:111122223333:key/0f4c0000-0000-4000-8000-000000000000"
 FENCED = {
     "encryption": {"kind": "own"},
-    "vpc": {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a", "subnet-0b"]},
+    "vpc": {"vpcId": "vpc-0a1b2c3d", "subnetIds": ["subnet-0a1b2c3d", "subnet-0b1c2d3e"]},
     "tags": {"cost-centre": "4711", "team": "shop & web".replace("&", "+")},
     "alarmEmails": ["ops@example.com", "oncall@example.com"],
     "architecture": "x86_64",
@@ -31,7 +31,7 @@ def fenced(synthesise: Synthesise) -> Synthesised:
 
 @pytest.fixture(scope="module")
 def given(synthesise: Synthesise) -> Synthesised:
-    network = {**FENCED["vpc"], "securityGroupIds": ["sg-0a"]}  # type: ignore[dict-item]
+    network = {**FENCED["vpc"], "securityGroupIds": ["sg-0a1b2c3d"]}  # type: ignore[dict-item]
     return synthesise("prod", {"environments": {"prod": {"encryption": ENCRYPTED, "vpc": network}}})
 
 
@@ -109,11 +109,11 @@ def test_without_a_key_nothing_costs_one(prod: Synthesised) -> None:
 def test_every_function_stands_in_the_vpc(fenced: Synthesised, given: Synthesised) -> None:
     (group,) = of_type(fenced.service, "AWS::EC2::SecurityGroup")
     made = fenced.service["Resources"][group]["Properties"]
-    assert made["VpcId"] == "vpc-0a"
+    assert made["VpcId"] == "vpc-0a1b2c3d"
     assert "SecurityGroupIngress" not in made
-    for synthesised, groups in ((fenced, [f"{group}.GroupId"]), (given, ["sg-0a"])):
+    for synthesised, groups in ((fenced, [f"{group}.GroupId"]), (given, ["sg-0a1b2c3d"])):
         for function in functions(synthesised.service).values():
-            assert function["VpcConfig"]["SubnetIds"] == ["subnet-0a", "subnet-0b"]
+            assert function["VpcConfig"]["SubnetIds"] == ["subnet-0a1b2c3d", "subnet-0b1c2d3e"]
             assert [readable(each) for each in function["VpcConfig"]["SecurityGroupIds"]] == groups
     assert not of_type(given.service, "AWS::EC2::SecurityGroup")
 
