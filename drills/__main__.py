@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.name is None:
         print("\n".join(f"  make drill NAME={drill.name:<14}{drill.situation}" for drill in DRILLS))
-        print("  QUICK=1 for a small one of less than two minutes, TASKS=100000 for a larger backlog")
+        print("  QUICK=1 for a small one of a minute to three, TASKS=100000 for a larger backlog")
         return 0
     drill = next(each for each in DRILLS if each.name == given.name)
     return rehearse(drill, quick=given.quick, tasks=given.tasks)
