@@ -181,9 +181,9 @@ least-privilege: setup-dev layers ## Take every grant of the stack away once: a 
 	@$(MAKE) --no-print-directory registry ENV=local
 	@$(PY) -m tests.least_privilege $(if $(ONLY),--only "$(ONLY)")
 
-fuzz: setup-dev layers ## Give garbage to every stream handler for SECONDS (default 300)
+fuzz: setup-dev layers ## Give garbage to every stream handler, SECONDS to each test (default 60)
 	@$(MAKE) --no-print-directory registry ENV=local
-	@FUZZ_SECONDS=$(or $(SECONDS),300) $(PY) -m pytest -q tests/functions/test_stream_fuzz.py
+	@FUZZ_SECONDS=$(or $(SECONDS),60) $(PY) -m pytest -q tests/functions/test_stream_fuzz.py
 
 sbom: setup-dev ## Write what is installed and deployed as CycloneDX: build/sbom.json
 	@$(PY) -m infra.bill_of_materials
