@@ -1,10 +1,10 @@
 """Runs the benches, one after another, and writes down what they measured and on what.
 
-    python -m bench [--list] [--output FILE] [NAME ...]
+    python -m bench [--list] [--output FILE | --sections] [NAME ...]
 
-Without names all are run, and docs/performance.md is written anew: it holds figures of one run only. With names the
-result is printed, or written where `--output` says. Each bench that needs a stack gets one of its own, deployed and
-empty.
+Without names all are run, and docs/performance.md is written anew. With names the result is printed, or written where
+`--output` says; with `--sections` it takes the place of the same sections of the page, which then say when that was.
+Each bench that needs a stack gets one of its own, deployed and empty.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
 
 
+IMPROVEMENTS = ROOT / "bench" / "improvements.md"  # kept by hand: what was before cannot be measured again
 CAVEAT = """Every figure below was measured in
-that run, on the embedded AWS: one Python process on one machine, which says how much else it had to do by its load.
-The figures tell what a change of the code does to them, and how the parts compare; not what AWS would do."""
+that run, unless its section names another one, on the embedded AWS: one Python process on one machine, which says how
+much else it had to do by its load. The figures tell what a change of the code does to them, and how the parts compare;
+not what AWS would do."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,20 @@ BENCHES = (
         needs_stack=False,
     ),
     Bench(
+        "claim-path",
+        "What the library's requests cost in CPU time, over the SDK and without it",
+        "claim_path",
+        ("--rounds", "20", "--calls", "100"),
+        needs_stack=False,
+    ),
+    Bench(
+        "cold-start",
+        "What a cold start of each function takes in CPU time",
+        "cold_start",
+        ("--runs", "5"),
+        needs_stack=False,
+    ),
+    Bench(
         "growth",
         "What a look costs as the table grows",
         "growth",
@@ -112,10 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="which ones (default: all)")
     parser.add_argument("--list", action="store_true", help="say what there is, and measure nothing")
     parser.add_argument("--output", type=Path, help=f"where to write (all: {DOCUMENT.relative_to(ROOT)})")
+    parser.add_argument("--sections", action="store_true", help="renew these sections of the page, leave the others")
     given = parser.parse_args(arguments)
     chosen = select(given.names, parser)
     if given.list:
         print("\n".join(f"{bench.name:<16}{bench.measures}" for bench in chosen))
+        return
+    if given.sections:
+        runs = [run(bench, Progress()) for bench in chosen]
+        DOCUMENT.write_text(renewed(DOCUMENT.read_text(), runs, commit()))
         return
     output = given.output or (None if given.names else DOCUMENT)
     text = document([run(bench, Progress()) for bench in chosen], commit())
@@ -177,18 +198,30 @@ def document(runs: Iterable[Run], commit: str) -> str:
     """The page, whole."""
     written = f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit `{commit}`."
     parts = ["# Performance, as measured", f"{written} {CAVEAT}", *(_section(run) for run in runs)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, IMPROVEMENTS.read_text().strip()]) + "\n"
 
 
-def _section(run: Run) -> str:
+def renewed(page: str, runs: Sequence[Run], commit: str) -> str:
+    """The page with these sections put in the place of theirs, or behind the others when they are new."""
+    head, *sections = page.split("\n## ")
+    kept = {section.partition("\n")[0]: section.strip() for section in sections}
+    before_and_after = IMPROVEMENTS.read_text().strip().removeprefix("## ")
+    kept.pop(before_and_after.partition("\n")[0], None)
+    when = f"Run by itself on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit `{commit}`."
+    for each in runs:
+        kept[each.bench.measures] = _section(each, when).removeprefix("## ")
+    return "\n\n## ".join([head.strip(), *kept.values(), before_and_after]) + "\n"
+
+
+def _section(run: Run, when: str = "") -> str:
     """What was measured, on what; the curves that the bench drew (`images`: caption → path below docs/) before it."""
     figures = {name: value for name, value in run.result.items() if name not in ("conditions", "images")}
     curves = "".join(f"![{caption}]({path})\n\n" for caption, path in run.result.get("images", {}).items())
     machine = run.conditions
     taken = (
         f"{machine['cores']} cores ({machine['machine']}), load {machine['loadOneMinute']} before it began, "
-        f"Python {machine['python']}."
-    )
+        f"Python {machine['python']}. {when}"
+    ).strip()
     return f"## {run.bench.measures}\n\n`{run.bench.command}`\n\n{taken}\n\n{curves}{table(figures)}"
 
 

@@ -1,4 +1,7 @@
-"""The API: one function per call of the OpenAPI document, each of which decodes, calls one use case and answers."""
+"""The API: one function per call of the OpenAPI document, each of which decodes, calls one use case and answers.
+
+What only some calls need is imported by those: most cold starts are for a submit.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,10 @@ from functools import cache, cached_property
 from typing import Any
 
 from thunderagent import http
-from thunderagent.bulk import Place
-from thunderagent.census import totals
 from thunderagent.charges import API_REQUESTS
 from thunderagent.errors import BodyMissing, ConfigurationError, InvalidInput, NotFound, StoreError, place_of
 from thunderagent.http import Answer, Request
 from thunderagent.intake import Entry, submission_of, submit_batch
-from thunderagent.listing import Position, Selection, position_of, token_of
 from thunderagent.model import Task
 from thunderagent.operations import Operations, Operator
 from thunderagent.service import Service
@@ -29,7 +29,6 @@ from thunderagent.wiring import Parts, parts_from_environment
 
 READ_BODIES = "thunder/read-payload"
 BULK_LIMIT = 100
-FROM_THE_START = Position(0, "", "-")
 
 
 @cache
@@ -232,6 +231,8 @@ def _stored_body(call: Call, reference: str | None, load: Callable[[], str | Non
 
 
 def list_tasks(call: Call) -> Answer:
+    from thunderagent.listing import Selection, position_of, token_of
+
     given = call.parameters
     selection = Selection(Status(given["status"]), queue=given["queue"], type=given["type"])
     token = given["nextToken"]
@@ -296,11 +297,14 @@ def cancel_tasks(call: Call) -> Answer:
 
 
 def _bulk(call: Call, event: str, action: Callable[[Task], None], statuses: tuple[Status, ...]) -> Answer:
+    from thunderagent.bulk import place_of, token_of_place
+    from thunderagent.listing import Selection
+
     body = call.body
     selection = Selection(
         statuses[0], body.get("queue"), body.get("type"), error_type=body.get("errorType"), since=body.get("since")
     )
-    start = _place_of(body["nextToken"], selection, statuses) if "nextToken" in body else None
+    start = place_of(body["nextToken"], selection, statuses) if "nextToken" in body else None
     dry_run = body.get("dryRun", False)
     page = call.service.bulk.run(
         action, selection, statuses=statuses, limit=body.get("limit", BULK_LIMIT), start=start, dry_run=dry_run
@@ -310,20 +314,8 @@ def _bulk(call: Call, event: str, action: Callable[[Task], None], statuses: tupl
     failed = [{"taskId": task_id, "error": http.detail_of(error)} for task_id, error in page.failed]
     answer: dict[str, Any] = {"matched": page.matched, "done": page.done, "failed": failed}
     if page.next is not None:
-        status, position = page.next
-        answer["nextToken"] = token_of(replace(selection, status=status), position or FROM_THE_START)
+        answer["nextToken"] = token_of_place(selection, page.next)
     return http.ok(answer)
-
-
-def _place_of(token: str, selection: Selection, statuses: tuple[Status, ...]) -> Place:
-    """The status and key a bulk token names. Raises InvalidInput for a token of another request."""
-    for status in statuses[:-1]:
-        try:
-            return status, position_of(token, replace(selection, status=status))
-        except InvalidInput:
-            continue
-    position = position_of(token, replace(selection, status=statuses[-1]))
-    return statuses[-1], None if position == FROM_THE_START else position
 
 
 # ---- queues ---------------------------------------------------------------------------------------------------------
@@ -352,6 +344,8 @@ def put_queue(call: Call) -> Answer:
 
 
 def get_stats(call: Call) -> Answer:
+    from thunderagent.census import totals
+
     queues = sorted(call.parts.queues.all(fresh=True).values(), key=lambda queue: queue.name)
     figures = call.service.census.take(queues)
     views = [queue_view(queue, figures[queue.name]) for queue in queues]

@@ -74,3 +74,17 @@ def test_an_unknown_name_is_refused_with_those_there_are(capsys: pytest.CaptureF
 def test_listing_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     bench.main(["--list", "submit"])
     assert capsys.readouterr().out.startswith("submit ")
+
+
+def test_a_section_is_renewed_in_its_place_and_says_when() -> None:
+    first, second, other = bench.BENCHES[:3]
+    page = bench.document([bench.Run(each, MACHINE, {"perSecond": 1}) for each in (first, second)], "abc123")
+    runs = [bench.Run(first, MACHINE, {"perSecond": 2}), bench.Run(other, MACHINE, {"perSecond": 3})]
+    text = bench.renewed(page, runs, "def456")
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    titles = ["# Performance, as measured", *(f"## {each.measures}" for each in (first, second, other))]
+    assert headings == [*titles, "## Before and after"]
+    assert [line.split()[-2] for line in text.splitlines() if line.startswith("| perSecond")] == ["2", "1", "3"]
+    assert text.count("commit `abc123`") == 1
+    assert text.count("commit `def456`") == 2
+    assert bench.renewed(text, [], "") == text

@@ -7,12 +7,14 @@ container accepted since is added. Containers do not see one another's last seco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from thunderagent.census import Census
 from thunderagent.clock import Clock
 from thunderagent.errors import Backlogged
 from thunderagent.queues import Queues
+
+if TYPE_CHECKING:
+    from thunderagent.census import Census
 
 COUNT_SECONDS: Final = 3.0
 RETRY_AFTER_SECONDS: Final = 5

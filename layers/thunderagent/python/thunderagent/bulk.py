@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from thunderagent.errors import ThunderAgentError
-from thunderagent.listing import Listing, Position, Selection
+from thunderagent.errors import InvalidInput, ThunderAgentError
+from thunderagent.listing import Listing, Position, Selection, position_of, token_of
 from thunderagent.model import Task
 from thunderagent.states import Status
 from thunderagent.threads import Threads
@@ -73,3 +73,24 @@ class Bulk:
 def _first_of(status: Status, statuses: Sequence[Status]) -> Place | None:
     later = list(statuses[statuses.index(status) + 1 :])
     return (later[0], None) if later else None
+
+
+# ---- where a page ended, as its reader is told ----------------------------------------------------------------------
+
+FROM_THE_START = Position(0, "", "-")
+
+
+def token_of_place(selection: Selection, place: Place) -> str:
+    status, position = place
+    return token_of(replace(selection, status=status), position or FROM_THE_START)
+
+
+def place_of(token: str, selection: Selection, statuses: Sequence[Status]) -> Place:
+    """The status and key a token names. Raises InvalidInput for a token of another request."""
+    for status in statuses[:-1]:
+        try:
+            return status, position_of(token, replace(selection, status=status))
+        except InvalidInput:
+            continue
+    position = position_of(token, replace(selection, status=statuses[-1]))
+    return statuses[-1], None if position == FROM_THE_START else position

@@ -44,6 +44,11 @@ class LongNumber(float):
 
 def to_attribute(value: Any) -> dict[str, Any]:
     """One value as DynamoDB's tagged form. A frozenset or set of strings becomes a string set (never empty)."""
+    kind = type(value)
+    if kind is str:  # nearly all values are of these three; `match` asks for the rarest first
+        return {"S": value}
+    if kind is int or kind is float:
+        return {"N": number_text(value)}
     match value:
         case Foreign():
             return {value.tag: value.value}
@@ -99,10 +104,12 @@ def from_attribute(attribute: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=2048)  # one instant stands in many rows
 def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        value = float(text)
+    if "." not in text:  # times have fractions, and an exception costs more than the number
+        try:
+            return int(text)
+        except ValueError:
+            pass
+    value = float(text)
     if len(text) > FLOAT_DIGITS and Decimal(text) != Decimal(repr(value)):
         return LongNumber(text)
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
@@ -115,10 +122,10 @@ def to_item(plain: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def from_item(raw: RawItem) -> Item:
     """A stored item as plain values. None is never among them: an attribute that holds a null is Foreign."""
-    return {
-        name: Foreign("NULL", True) if "NULL" in attribute else from_attribute(attribute)
-        for name, attribute in raw.items()
-    }
+    item = {name: from_attribute(attribute) for name, attribute in raw.items()}
+    if None in item.values():
+        return {name: Foreign("NULL", True) if value is None else value for name, value in item.items()}
+    return item
 
 
 def item_bytes(plain: Mapping[str, Any]) -> int:

@@ -25,6 +25,8 @@ _REQUIRED = ("type", "queue", "status", "retryCount", "maxRetryNumber", "created
 _COUNTS = ("retryCount", "maxRetryNumber", "fence", "lost", "blockedCount", "unlinked", "depth")
 _WHOLE = (*_COUNTS, "payloadBytes", "resultBytes")
 _NESTED = tuple(name for name, tag in TASK_ATTRIBUTES.items() if tag in ("M", "L"))
+_TYPED = tuple((name, _PYTHON_TYPES[tag], tag == "N") for name, tag in TASK_ATTRIBUTES.items())
+_STATUSES = (None, *Status.__members__)  # no set: a damaged status may be a list
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ def _flaws(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in _REQUIRED:
         if item.get(name) is None:
             yield name, "is missing"
-    for name, tag in TASK_ATTRIBUTES.items():
-        if name in item and not _has_type(tag, item[name]):
+    for name, types, is_number in _TYPED:  # every claim and every look reads tasks: no call for each attribute
+        if name in item and (not isinstance(item[name], types) or (is_number and isinstance(item[name], bool))):
             yield name, "has the wrong type"
     for name in _WHOLE:
         if name in item and not (isinstance(item[name], int) and item[name] >= 0):
@@ -156,14 +158,10 @@ def _flaws(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, "holds a value that JSON has not"
     if isinstance(item.get("steps"), dict) and not all(map(_is_step, item["steps"].values())):
         yield "steps", "holds something that is no step"
-    if item.get("status") not in [None, *Status.__members__]:
+    if item.get("status") not in _STATUSES:
         yield "status", "is unknown"
     if item.get("priority", "normal") not in PRIORITIES:
         yield "priority", "is unknown"
-
-
-def _has_type(tag: str, value: Any) -> bool:
-    return isinstance(value, _PYTHON_TYPES[tag]) and not (tag == "N" and isinstance(value, bool))
 
 
 def _is_step(value: Any) -> bool:

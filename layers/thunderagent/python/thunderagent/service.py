@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from thunderagent.backpressure import Backpressure
-from thunderagent.bulk import Bulk
-from thunderagent.census import Census
 from thunderagent.charges import charged_to
 from thunderagent.errors import Backlogged
-from thunderagent.listing import Listing
 from thunderagent.model import Task
-from thunderagent.operations import Operations
+from thunderagent.seams import deferred
 from thunderagent.submit import Submission, Submitted
 from thunderagent.views import task_alone
-from thunderagent.why import Why, Whys
 from thunderagent.wiring import Parts
+
+if TYPE_CHECKING:
+    from thunderagent.backpressure import Backpressure
+    from thunderagent.bulk import Bulk
+    from thunderagent.census import Census
+    from thunderagent.listing import Listing
+    from thunderagent.operations import Operations
+    from thunderagent.why import Why, Whys
 
 
 class Service:
@@ -27,27 +30,39 @@ class Service:
 
     @cached_property
     def operations(self) -> Operations:
+        from thunderagent.operations import Operations
+
         return Operations(self.parts.store, self.parts.bodies, self.parts.dependencies)
 
     @cached_property
     def listing(self) -> Listing:
+        from thunderagent.listing import Listing
+
         own = self.parts
         return Listing(own.store, own.queues, own.registry, own.settings, threads=own.seams.threads)
 
     @cached_property
     def bulk(self) -> Bulk:
+        from thunderagent.bulk import Bulk
+
         return Bulk(self.listing, threads=self.parts.seams.threads)
 
     @cached_property
     def census(self) -> Census:
+        from thunderagent.census import Census
+
         return Census(self.parts.store, self.listing, threads=self.parts.seams.threads)
 
     @cached_property
     def backpressure(self) -> Backpressure:
-        return Backpressure(self.parts.queues, self.census, self.parts.seams.clock)
+        from thunderagent.backpressure import Backpressure
+
+        return Backpressure(self.parts.queues, deferred(lambda: self.census), self.parts.seams.clock)
 
     @cached_property
     def _whys(self) -> Whys:
+        from thunderagent.why import Whys
+
         return Whys(self.parts.store, self.parts.queues, self.parts.registry, self.parts.settings)
 
     def submit(self, submission: Submission, *, key: str | None, body: Any) -> Submitted:

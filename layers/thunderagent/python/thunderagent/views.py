@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from thunderagent import jsontext
 from thunderagent.bodies import Bodies
-from thunderagent.census import Figures
 from thunderagent.dependencies import Dependencies
 from thunderagent.errors import BodyMissing, InvalidInput
 from thunderagent.model import Task
 from thunderagent.queues import QueueSettings
 from thunderagent.schema import utf8_size
+
+if TYPE_CHECKING:
+    from thunderagent.census import Figures
 
 INLINE_BYTES: Final = 256 * 1024
 
