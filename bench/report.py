@@ -1,4 +1,4 @@
-"""What a bench measured, with what it was measured on: as a table to read."""
+"""What a bench measured, with what it was measured on: as tables to read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,25 @@ def conditions() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
+
+
+def body(result: Mapping[str, Any]) -> list[str]:
+    """What a bench printed, as paragraphs. `text` is what it says in words, `images` are curves it drew (caption → path
+    below docs/), `tables` are grids of its own making (`title`, `columns`, `rows`); all other figures stand in one
+    table."""
+    own = ("conditions", "text", "images", "tables")
+    figures = {name: value for name, value in result.items() if name not in own}
+    curves = [f"![{caption}]({path})" for caption, path in result.get("images", {}).items()]
+    grids = [grid(each) for each in result.get("tables", [])]
+    return [*result.get("text", []), *curves, *grids, *([table(figures)] if figures else [])]
+
+
+def grid(given: Mapping[str, Any]) -> str:
+    """A Markdown table with named columns; the first holds names, the others figures."""
+    first, *others = given["columns"]
+    head = [f"| {' | '.join([first, *others])} |", f"|---|{'---:|' * len(others)}"]
+    rows = [f"| {' | '.join(map(_text, row))} |" for row in given["rows"]]
+    return "\n".join([f"**{given['title']}**", "", *head, *rows])
 
 
 def table(result: Mapping[str, Any]) -> str:

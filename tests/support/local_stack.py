@@ -105,10 +105,10 @@ def deployed_state(checkout: Checkout, progress: Progress) -> Path:
     return state
 
 
-def copy_up(deployed: Path, into: Path, progress: Progress) -> UpStack:
+def copy_up(deployed: Path, into: Path, progress: Progress, *, emulator: Path | None = None) -> UpStack:
     """Copies a deployed state and starts the stack from the copy. The caller ends it: `stack.local.down()`."""
     shutil.copytree(deployed, into)
-    stack = LocalStack(Checkout.of_this_installation(), StateDir(into), progress)
+    stack = LocalStack(Checkout.of_this_installation(), StateDir(into), progress, emulator=emulator)
     try:
         return UpStack(stack, stack.up())
     except BaseException:

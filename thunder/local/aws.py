@@ -70,8 +70,10 @@ def start(
     remember: Callable[[EmbeddedAws], None],
     *,
     endpoints: Mapping[str, str] | None = None,
+    emulator: Path | None = None,
 ) -> EmbeddedAws:
-    """Starts the embedded AWS on the port it had before, or on a free one, and waits until it answers.
+    """Starts the embedded AWS on the port it had before, or on a free one, and waits until it answers. `emulator` is
+    the script it is run from, if not our own.
 
     `remember` is told of the process before anything else is done with it: whatever happens to us, it can be found and
     ended. Between the choice of a port and its use another process may take it; then another one is tried. Raises
@@ -79,7 +81,7 @@ def start(
     """
     for attempt in range(START_TRIES):
         port = free_port(remembered=None if attempt else _remembered_port(state))
-        aws = _launch(checkout, state, settings(state, port, endpoints), port)
+        aws = _launch(checkout, state, settings(state, port, endpoints), port, emulator or EMULATOR)
         remember(aws)
         if _answers(aws):
             _require_loopback(aws)
@@ -120,8 +122,8 @@ def client(service: str, endpoint: str) -> Any:
     )
 
 
-def _launch(checkout: Checkout, state: StateDir, env: Mapping[str, str], port: int) -> EmbeddedAws:
-    argv = [str(checkout.embedded_python), "-I", str(EMULATOR)]
+def _launch(checkout: Checkout, state: StateDir, env: Mapping[str, str], port: int, emulator: Path) -> EmbeddedAws:
+    argv = [str(checkout.embedded_python), "-I", str(emulator)]
     child = spawn(PROCESS_NAME, argv, env=env, log=state.logs / "aws.log")
     return EmbeddedAws(child=child, port=port)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from thunder.local import aws, bridge
@@ -30,6 +31,8 @@ class LocalStack:
     progress: Progress = field(default_factory=Progress)
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """Where the functions find single services, by the names botocore uses (`DYNAMODB`): a proxy that breaks things."""
+    emulator: Path | None = None
+    """The script that the embedded AWS is run from, if not our own: one with a meter, for benches."""
 
     def up(self) -> dict[str, Any]:
         """Starts and deploys what is not up to date yet, and returns the record of what is up.
@@ -45,7 +48,13 @@ class LocalStack:
             self._mend()
             try:
                 with self.progress.step("starting the embedded AWS"):
-                    running = aws.start(self.checkout, self.state, self._remember, endpoints=self.endpoints)
+                    running = aws.start(
+                        self.checkout,
+                        self.state,
+                        self._remember,
+                        endpoints=self.endpoints,
+                        emulator=self.emulator,
+                    )
                 return self._up_to_date(running)
             except BaseException:
                 self._end_all()

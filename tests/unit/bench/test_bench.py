@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import subprocess
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench import __main__ as bench
+from bench.page import sections
 from bench.report import conditions, table
 
 MACHINE = {"cores": 2, "loadOneMinute": 3.5, "loadFiveMinutes": 2.0, "python": "3.11.7", "machine": "Linux x86_64"}
@@ -38,10 +41,11 @@ def test_each_bench_is_a_module_that_takes_its_arguments() -> None:
         assert ended.value.code == 0
 
 
-def test_the_page_holds_command_conditions_and_figures() -> None:
+def test_a_section_holds_command_conditions_and_figures() -> None:
     result = {"conditions": MACHINE, "perSecond": 87.3}
-    text = bench.document([bench.Run(bench.BENCHES[0], MACHINE, result)], "abc123")
-    assert "commit `abc123`" in text
+    text = bench.section(bench.Run(bench.BENCHES[0], MACHINE, result), "abc123", datetime(2026, 11, 30, 4, 5))
+    assert text.startswith(f"## {bench.BENCHES[0].measures}\n")
+    assert "Measured 2026-11-30 04:05 UTC, commit `abc123`" in text
     assert f"`{bench.BENCHES[0].command}`" in text
     assert "2 cores (Linux x86_64), load 3.5 before it began, Python 3.11.7." in text
     assert text.count("87.3") == 1
@@ -50,19 +54,30 @@ def test_the_page_holds_command_conditions_and_figures() -> None:
 
 def test_curves_stand_before_the_figures() -> None:
     result = {"images": {"How it grows": "images/growth.svg"}, "perSecond": 87.3}
-    text = bench.document([bench.Run(bench.BENCHES[0], MACHINE, result)], "abc123")
-    assert text.index("![How it grows](images/growth.svg)") < text.index("| perSecond")
-    assert text.count("images/growth.svg") == 1
+    text = bench.section(bench.Run(bench.BENCHES[0], MACHINE, result), "abc123", datetime(2026, 11, 30, 4, 5))
+    assert text.index("![How it grows](images/growth.svg)") < text.index("87.3")
 
 
-def test_a_bench_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(command: Any, **options: Any) -> Any:
-        return subprocess.CompletedProcess(command, 1, "")
+def test_a_bench_that_fails_keeps_its_section_and_costs_the_others_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benches = tuple(bench.Bench(name, name.title(), "latency", needs_stack=False) for name in ("first", "second"))
+    codes = iter([1, 0])
 
-    monkeypatch.setattr(bench.subprocess, "run", failing)
-    alone = bench.Bench("alone", "Nothing", "latency", needs_stack=False)
-    with pytest.raises(SystemExit, match="failed with exit code 1"):
-        bench.run(alone, bench.Progress(lambda line: None))
+    def ended(command: Any, **options: Any) -> Any:
+        return subprocess.CompletedProcess(command, next(codes), '{"perSecond": 2}')
+
+    monkeypatch.setattr(bench, "BENCHES", benches)
+    monkeypatch.setattr(bench, "commit", lambda: "abc123")
+    monkeypatch.setattr(bench.subprocess, "run", ended)
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n## First\n\nold\n\n## Second\n\nold\n")
+    with pytest.raises(SystemExit, match="failed: first; their sections are as they were"):
+        bench.main(["--output", str(page)])
+    found = sections(page.read_text())
+    assert found["First"] == "## First\n\nold"
+    assert "perSecond" in found["Second"]
+    assert "failed with exit code 1" in capsys.readouterr().err
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,17 +89,3 @@ def test_an_unknown_name_is_refused_with_those_there_are(capsys: pytest.CaptureF
 def test_listing_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     bench.main(["--list", "submit"])
     assert capsys.readouterr().out.startswith("submit ")
-
-
-def test_a_section_is_renewed_in_its_place_and_says_when() -> None:
-    first, second, other = bench.BENCHES[:3]
-    page = bench.document([bench.Run(each, MACHINE, {"perSecond": 1}) for each in (first, second)], "abc123")
-    runs = [bench.Run(first, MACHINE, {"perSecond": 2}), bench.Run(other, MACHINE, {"perSecond": 3})]
-    text = bench.renewed(page, runs, "def456")
-    headings = [line for line in text.splitlines() if line.startswith("#")]
-    titles = ["# Performance, as measured", *(f"## {each.measures}" for each in (first, second, other))]
-    assert headings == [*titles, "## Before and after"]
-    assert [line.split()[-2] for line in text.splitlines() if line.startswith("| perSecond")] == ["2", "1", "3"]
-    assert text.count("commit `abc123`") == 1
-    assert text.count("commit `def456`") == 2
-    assert bench.renewed(text, [], "") == text
