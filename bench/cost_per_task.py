@@ -216,19 +216,20 @@ def of_ours(place: Arena, case: Case, tasks: int) -> Consumed:
     ours = place.ours
     ours.configure("Poller", POLL_BATCH_SIZE=str(case.batch))
     _list_ends(ours, case.listed)
+    before = place.meter.read()
     wanted = place.meter.became(ours.table, *ENDS) + tasks
     with consumed(place, ours.table, tasks) as done:
         for task_id in names(tasks):
             ours.submit(task_id, case.work, "x" * case.payload)
-        wait_for_ends(place, ours.table, wanted, lambda: _sweep_if_needed(place))
+        wait_for_ends(place, ours.table, wanted, lambda: _sweep_if_needed(place, before))
     if not case.listed:
         _list_ends(ours, True)
     return done[0]
 
 
-def _sweep_if_needed(place: Arena) -> None:
+def _sweep_if_needed(place: Arena, before: Reading) -> None:
     """A pass only while something waits for one: tasks in flight are none of its business."""
-    reading, table = place.meter.read(), place.ours.table
+    reading, table = place.meter.read().since(before), place.ours.table
     if reading.total("became", table, "PENDING") > reading.total("became", table, "RUNNING"):
         place.ours.sweep()
 

@@ -23,7 +23,9 @@ def sections(page: str) -> dict[str, str]:
     return {each["heading"]: page[begin:end].strip() for each, (begin, end) in parts}
 
 
-def merged(page: str, fresh: Mapping[str, str], order: Iterable[str]) -> str:
-    """The page with fresh sections in the place of old ones, in that order. What is in no order any more is dropped."""
+def merged(page: str, fresh: Mapping[str, str], order: Iterable[str], *, last: str = "") -> str:
+    """The page with fresh sections in the place of old ones, in that order, and a `last` one that is not measured. What
+    is in no order any more is dropped."""
     known = {**sections(page), **fresh}
-    return "\n\n".join([INTRODUCTION, *(known[heading] for heading in order if heading in known)]) + "\n"
+    parts = [INTRODUCTION, *(known[heading] for heading in order if heading in known), last.strip()]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -17,6 +17,9 @@ def test_one_section_is_replaced_and_the_order_is_given() -> None:
     page = merged(PAGE, {"One": "## One\n\nfresh"}, ["Two", "One", "Never measured"])
     assert page == f"{INTRODUCTION}\n\n## Two\n\n2\n\n## One\n\nfresh\n"
     assert merged(page, {}, ["Two", "One"]) == page
+    ended = merged(page, {}, ["Two", "One"], last="## Before and after\n")
+    assert ended == f"{page}\n## Before and after\n"
+    assert merged(ended, {}, ["Two", "One"], last="## Before and after\n") == ended
 
 
 def test_a_grid_has_its_columns_and_formats_its_figures() -> None:
