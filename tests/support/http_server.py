@@ -9,7 +9,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +63,8 @@ class ScriptedServer:
             connection.shutdown(socket.SHUT_WR)
 
     def serve(self, connection: socket.socket, number: int) -> None:
-        with connection, connection.makefile("rb") as stream:
+        # A client that gives up, or a test that ends, is no failure of the server's.
+        with suppress(OSError, ValueError), connection, connection.makefile("rb") as stream:
             while request := _request(stream, number):
                 self.requests.append(request)
                 entry = self.script.popleft() if self.script else answer()
