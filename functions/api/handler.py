@@ -77,7 +77,7 @@ def _check_scopes(request: Request, operation: Operation) -> None:
 
 
 def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], request_id: str) -> None:
-    """Not the error's text: what it could not work on may stand in it."""
+    """Not the error's text, except of a setting: what it could not work on may stand in it."""
     if answer.status < 500:
         return
     fields = {"requestId": request_id, "route": str(event.get("routeKey")), "status": answer.status}
@@ -85,6 +85,8 @@ def _log_failure(error: Exception, answer: Answer, event: Mapping[str, Any], req
     problem = {"errorType": type(error).__name__, "where": place_of(error)}
     if isinstance(error, StoreError):
         problem |= {"operation": error.operation, "code": error.code}
+    if isinstance(error, ConfigurationError):
+        problem["message"] = str(error)
     _telemetry().log("api.failed", level=level, **fields, **problem)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 import uuid
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support.local_stack import UpStack
 from thunder.local.checkout import Checkout
+from thunderagent.queues import CACHE_SECONDS
 
 THUNDER = str(Checkout.of_this_installation().venv / "bin" / "thunder")
 NASTY = {"a": [1, 2.0, 10**30, None, {}], "text": "[bold]x[/bold]\x1b[2J\u009b2J\nnext \u202e"}
@@ -84,6 +86,7 @@ def test_dead_letters_are_found_by_their_error_and_redriven(thunder: Operator, t
     assert {(group["errorType"], group["count"]) for group in groups} == {("Fail", 2), ("RuntimeError", 1)}
 
     thunder("--local", "queue", "pause", tag, "--reason", "looking")
+    time.sleep(CACHE_SECONDS + 1)  # as long as pollers may go by what they read before
     redrive = ["dlq", "redrive", "--queue", tag, "--error-type", "Fail"]
     assert thunder.json(*redrive, "--dry-run")["matched"] == 2
     assert "2 tasks of queue" in thunder.run("--local", *redrive).stderr  # no terminal: it refuses

@@ -250,6 +250,13 @@ def test_work_that_arrived_together_is_no_backlog() -> None:
     assert service.poller("b").doorbell.ring(inserted(service, *ids[:3])).claimed == 3
 
 
+def test_a_row_that_cannot_be_read_holds_nobody_up() -> None:
+    service = Service()
+    service.put(shard=0, dueAt=1, retryCount="many")
+    task_id = fresh(service, shard=0)
+    assert service.poller("p").doorbell.ring(inserted(service, task_id)).claimed == 1
+
+
 def test_without_any_record_the_sweep_delivers_everything() -> None:
     service = Service()
     ids = [fresh(service) for _ in range(30)]

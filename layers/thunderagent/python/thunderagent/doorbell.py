@@ -184,9 +184,19 @@ class Doorbell:
         for item in items.values():
             if item.get("status") == Status.RUNNING:
                 self._in_flight.note(str(item["taskId"]), item["dueAt"], until=item.get("lockTime", 0))
-        return any(
-            item.get("status") == Status.PENDING and item.get("dispatchKey") == dispatch_key for item in items.values()
-        )
+        return any(_waits_under(dispatch_key, item) for item in items.values())
+
+
+def _waits_under(dispatch_key: str, item: Item) -> bool:
+    """Whether the row is a task that can start from this partition. One that cannot be read, or is of a newer release,
+    must not hold up the others."""
+    if item.get("status") != Status.PENDING or item.get("dispatchKey") != dispatch_key or is_of_newer_format(item):
+        return False
+    try:
+        Task.from_item(item)
+    except MalformedItem:
+        return False
+    return True
 
 
 def opened_task(record: Mapping[str, Any]) -> Task | None:
