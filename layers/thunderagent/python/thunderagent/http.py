@@ -354,7 +354,7 @@ def status_of(error: Exception) -> int:
 
 
 def answer_to(error: Exception, request_id: str) -> Answer:
-    """The error in the contract's form. The text of an unexpected error stays in the log."""
+    """The error in the contract's form. The text of an unexpected error is not told."""
     status = status_of(error)
     return Answer(status, {"error": detail_of(error), "requestId": request_id}, _retry_after(error, status))
 
