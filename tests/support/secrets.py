@@ -23,7 +23,7 @@ EXTRA = {
     "Google key": re.compile(r"AIza[0-9A-Za-z_-]{35}"),
     "fine-grained GitHub token": re.compile(r"github_pat_[0-9A-Za-z_]{60,}"),
     "Anthropic key": re.compile(r"sk-ant-[0-9A-Za-z_-]{20,}"),
-    "encrypted private key": re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----"),
+    "encrypted private key": re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----[\s+\\n]*[A-Za-z0-9+/]{16}"),
 }
 
 

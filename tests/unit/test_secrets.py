@@ -18,6 +18,7 @@ MADE_UP = {
     "AWS": "AKIA" + "QWERTYUIOPASDFGH",
     "GitHub": "ghp_" + "a1B2" * 9,
     "key": "-----BEGIN " + "RSA PRIVATE KEY-----",
+    "encrypted key": "-----BEGIN " + "ENCRYPTED PRIVATE KEY-----\n+MIIFHDBOBgkqhkiG9w0B",
     "JWT": "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
     "Slack": "xoxb-" + "123456789012-123456789012-abcdefghijklmnopqrstuvwx",
     "Stripe": "sk_live_" + "a1B2c3D4e5F6g7H8i9J0k1L2",
