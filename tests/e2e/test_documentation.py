@@ -22,7 +22,7 @@ ELSEWHERE = {
     ("thunder", "registry", "build"): "before every test run, by `make test`",
     ("thunder", "doctor"): "takes its time to look twice: tests/e2e/test_audit.py, tests/e2e/test_observability.py",
 }
-QUEUES = ("mail", "reports")  # which the pages take to be declared
+QUEUES = ("bulk", "mail", "reports")  # which the pages take to be declared
 TASKS = ("order-7",)  # and tasks that they name
 WAITING = "docs-waiting"  # the task whose id stands where a page writes one
 
