@@ -82,6 +82,7 @@ class TestOneTask:
 
     def test_a_reason_that_is_too_long(self, site: Site) -> None:
         site.post("/act/redrive", {"id": "f1", "reason": "ä" * 501}, status=422)
+        assert site.exchange.asked == []
 
     @pytest.mark.parametrize("ids", [[], ["a b"], [f"t{n}" for n in range(101)]])
     def test_what_cannot_be_chosen(self, site: Site, ids: list[str]) -> None:

@@ -125,7 +125,7 @@ def optional(payload: Any, ctx: Any, more: int = 0, *rest: Any, **others: Any) -
 
 
 def test_optional_parameters_do_no_harm() -> None:
-    task("demo")(optional)
+    assert [*by_type(handlers_of(task("demo")(optional)))] == ["demo"]
 
 
 def test_one_type_declared_twice_names_both_places() -> None:
