@@ -15,7 +15,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOYED = "layers/dependencies/requirements.txt"
-PYTHON_FILES = (DEPLOYED, "requirements.txt", "requirements-local.txt", "requirements-dev.txt")
+PYTHON_FILES = (
+    DEPLOYED,
+    "requirements.txt",
+    "requirements-local.txt",
+    "requirements-dev.txt",
+    "requirements-docs.txt",
+    "requirements-audit.txt",
+)
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)(.*)$")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
