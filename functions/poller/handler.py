@@ -10,6 +10,7 @@ from typing import Any
 
 from thunderagent.wiring import Parts, parts_from_environment
 
+EVERY_SECONDS = 60.0  # the schedule: while there is a backlog, one run goes on until the next one begins
 STOP_SECONDS = 8.0  # before the function's own time-out: the last pass must have ended
 
 
@@ -23,12 +24,15 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     own = parts()
     own.begin()
     settings, clock = own.settings, own.seams.clock
+    began = clock.monotonic()
     own.telemetry.measure("PollerHeartbeat")
     own.flush()  # at once: the alarm on a stopped poller must not depend on how this run ends
     try:
         clock.sleep(own.seams.randomness.uniform(0, settings.poll_start_jitter_seconds))
-        window = min(settings.poll_window_seconds, context.get_remaining_time_in_millis() / 1000 - STOP_SECONDS)
-        total = own.sweeper.run(window_seconds=window)
+        left = context.get_remaining_time_in_millis() / 1000 - STOP_SECONDS
+        window = min(settings.poll_window_seconds, left)
+        backlog = min(EVERY_SECONDS - (clock.monotonic() - began), left) if window > 0 else 0
+        total = own.sweeper.run(window_seconds=window, backlog_seconds=backlog)
         own.telemetry.log("poller.swept", claimed=total.claimed, conflicts=total.conflicts)
         return {"claimed": total.claimed, "conflicts": total.conflicts}
     finally:

@@ -352,6 +352,24 @@ def test_the_loop_sleeps_until_the_next_task_is_due_between_busy_and_idle() -> N
     assert len(service.running()) == 1
 
 
+def test_while_there_is_a_backlog_the_loop_goes_on_beyond_its_window() -> None:
+    """So that the next run takes over without a gap."""
+    service = Service(max_in_flight=1, batch=1)
+    for _ in range(100):
+        service.put()
+    began = service.clock.monotonic()
+    service.poller("p").sweeper.run(window_seconds=5, backlog_seconds=15)
+    assert service.clock.monotonic() - began == pytest.approx(14, abs=1)
+
+
+def test_without_a_backlog_the_loop_ends_with_its_window() -> None:
+    service = Service()
+    service.put()
+    began = service.clock.monotonic()
+    assert service.poller("p").sweeper.run(window_seconds=5, backlog_seconds=15).claimed == 1
+    assert service.clock.monotonic() - began <= 5
+
+
 def test_a_window_of_zero_is_one_pass() -> None:
     service = Service()
     service.put()

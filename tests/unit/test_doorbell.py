@@ -10,6 +10,7 @@ from tests.support.fakes import FakeRandomness
 from tests.support.polling import Service, stream_record
 from thunderagent.doorbell import OLDER_SECONDS
 from thunderagent.errors import StoreThrottled
+from thunderagent.schema import LEASE_SHARDS
 
 
 def fresh(service: Service, task_id: str | None = None, **attributes: Any) -> str:
@@ -276,9 +277,9 @@ def test_a_ring_costs_few_requests_and_the_next_one_fewer() -> None:
         poller.doorbell.ring(record)
         operations.append([call.operation for call in service.memory.calls])
 
-    lease, counts, claim = ["PutItem"], ["Query"] * 4, ["UpdateItem"]
-    assert operations[0] == ["Query", *counts, *lease, *counts, *claim], "older work first, and what is free"
-    assert operations[1:] == [[*lease, *counts, *claim]] * 3
+    counts, sent = ["Query"] * LEASE_SHARDS, ["PutItem", "Query", "UpdateItem"]  # a lease, its shard's count, a claim
+    assert operations[0] == ["Query", *counts, *sent], "older work first, and what is free"
+    assert operations[1:] == [sent] * 3
 
 
 def test_backlog_and_its_absence_are_remembered_for_a_second() -> None:

@@ -81,8 +81,9 @@ class Candidates:
         fewest = min(LOOKUP_KEYS, self._settings.poll_batch_size)
         wanted = fewest
         while open_partitions := [each for each in open_partitions if not skip(each.queue) and self._has_keys(each)]:
-            share = max(1, wanted // len(open_partitions))
-            taken = [self._take(each.keys, share) for each in open_partitions]
+            share, more = divmod(max(wanted, len(open_partitions)), len(open_partitions))
+            taken = [self._take(each.keys, share + (place < more)) for place, each in enumerate(open_partitions)]
+            open_partitions = [*open_partitions[more:], *open_partitions[:more]]
             in_turn = [key for key in chain.from_iterable(zip_longest(*taken)) if key is not None]
             found = 0
             for task in self._look_up(in_turn):

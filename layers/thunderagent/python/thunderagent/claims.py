@@ -17,7 +17,7 @@ from thunderagent.charges import charged_to
 from thunderagent.clearing import OnEnd
 from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
 from thunderagent.model import LeaseToken, Task
-from thunderagent.schema import FORMAT_VERSION
+from thunderagent.schema import FORMAT_VERSION, LEASE_SHARDS, shard_of
 from thunderagent.settings import Executor
 from thunderagent.store import Refusal, Refused, Store, Written
 from thunderagent.telemetry import Observer
@@ -46,7 +46,10 @@ class Gate(Protocol):
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         """Those that may be claimed under this token until `claim_by`."""
 
-    def may_stay(self, executor: Executor) -> bool:
+    def shard(self, executor: Executor) -> int | None:
+        """Which of the profile's lease shards has room for one more; None when any will do."""
+
+    def may_stay(self, executor: Executor, token: LeaseToken) -> bool:
         """Whether the lease just opened for the profile is within its cap."""
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
@@ -59,7 +62,10 @@ class OpenGate:
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         return tasks
 
-    def may_stay(self, executor: Executor) -> bool:
+    def shard(self, executor: Executor) -> int | None:
+        return None
+
+    def may_stay(self, executor: Executor, token: LeaseToken) -> bool:
         return True
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
@@ -101,7 +107,7 @@ class Claims:
     def send(self, tasks: Sequence[Task], executor: Executor, *, gate: Gate | None = None) -> Batch:
         """Open, claim, dispatch. Never raises for a failing dependency: what is left undone, the reaper finds."""
         gate = gate or OpenGate()
-        token = LeaseToken(self._store.randomness.token())
+        token = self._fresh_token(gate.shard(executor))
         now = self._store.clock.now()
         lock_time = round(now + lease_seconds(tasks, executor), 3)
         claim_until = now + CLAIM_UNTIL * (lock_time - now)
@@ -111,13 +117,20 @@ class Claims:
         if not self._open(tasks, token, executor, lock_time, now):
             gate.give_back(tasks, token)
             return Batch()
-        if not gate.may_stay(executor):
+        if not gate.may_stay(executor, token):
             self._void(token)
             gate.give_back(tasks, token)
             return Batch(full=True)
         claims = self._claim_all(tasks, token, lock_time, claim_until)
         gate.give_back(claims.unclaimed, token)
         return self._dispatch(claims, token, lock_time, executor)
+
+    def _fresh_token(self, shard: int | None) -> LeaseToken:
+        """A token nobody has had, of a lease that stands in this shard."""
+        while True:
+            token = self._store.randomness.token()
+            if shard is None or shard_of(token, LEASE_SHARDS) == shard:
+                return LeaseToken(token)
 
     def _open(self, tasks: Sequence[Task], token: LeaseToken, executor: Executor, lock_time: float, now: float) -> bool:
         """Whether the lease surely exists. An unknown outcome abandons the token: nobody will ever claim under it."""

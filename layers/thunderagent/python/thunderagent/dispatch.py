@@ -70,8 +70,11 @@ class Dispatcher:
     def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
         return self.limits.admit(tasks, token, claim_by=claim_by)
 
-    def may_stay(self, executor: Executor) -> bool:
-        return self.capacity.may_stay(executor)
+    def shard(self, executor: Executor) -> int | None:
+        return self.capacity.shard(executor)
+
+    def may_stay(self, executor: Executor, token: LeaseToken) -> bool:
+        return self.capacity.may_stay(executor, token)
 
     def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
         self.limits.give_back(tasks, token)
@@ -138,13 +141,17 @@ class Sweeper:
         self._sweeps = sweeps
         self._turn = store.randomness.below(SHARE * SHARE)
 
-    def run(self, *, window_seconds: float, stop: Callable[[], bool] = lambda: False) -> Pass:
+    def run(
+        self, *, window_seconds: float, backlog_seconds: float = 0, stop: Callable[[], bool] = lambda: False
+    ) -> Pass:
         """Pass after pass until the window is used up (0: one pass). Returns the totals.
 
-        Ends early, and cleanly, when the table or its index cannot be read at all (missing, or still being built).
+        While there is a backlog, passes go on beyond the window, until `backlog_seconds` from the start are over. Ends
+        early, and cleanly, when the table or its index cannot be read at all (missing, or still being built).
         """
         clock = self._store.clock
         until = clock.monotonic() + window_seconds
+        backlog_until = clock.monotonic() + max(window_seconds, backlog_seconds)
         total = Pass()
         self.record_shards()
         while True:
@@ -154,7 +161,8 @@ class Sweeper:
             total.failed |= done.failed
             total.unusable = done.unusable
             pause = self.pause_after(done)
-            if done.unusable or stop() or clock.monotonic() + pause >= until:
+            end = backlog_until if done.claimed or done.executors_full else until
+            if done.unusable or stop() or clock.monotonic() + pause >= end:
                 return total
             clock.sleep(pause)
 
