@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.console import ORIGIN, PORT, Site
+from tests.support.api import Api
+from tests.support.console import ORIGIN, PORT, Site, make_site
 from thunder.console.app import PAGES
 from thunder.console.forms import FORM_BYTES
-from thunder.console.gate import POLICY
+from thunder.console.gate import COOKIE, POLICY
 from thunder.console.keys import OPENING_SECONDS, Keys
 
 POSTS = sorted({path for path, methods, _ in PAGES if "POST" in methods})
@@ -59,8 +60,40 @@ class TestSession:
 
     def test_a_wrong_cookie(self, site: Site) -> None:
         browser = strange(site)
-        browser.cookies.set("thunder_console", "guessed")
+        browser.cookies.set(COOKIE.format(PORT), "guessed")
         assert browser.get("/").status_code == 401
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            "=; {ours}",
+            "{ours}; =",
+            'prefs={{"a":1,"b":"x y"}}; {ours}',
+            "a b=1; {ours}",
+            "\x80=1; {ours}",
+            "; ;{ours};",
+            "session; {ours}",
+            "{name}=stale; {ours}",
+            "{ours}; {name}=stale",
+        ],
+    )
+    def test_what_other_programs_keep_for_this_host_locks_nobody_out(self, site: Site, others: str) -> None:
+        name = COOKIE.format(PORT)
+        header = others.format(ours=f"{name}={site.keys.session}", name=name)
+        assert strange(site).get("/", headers={"cookie": header.encode("latin-1")}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "header", ["", "=", "{name}", "{name}=", "{name}=\x80", "x{ours}", "{name}2={value}", "{value}"]
+    )
+    def test_nothing_like_it_is_taken_for_it(self, site: Site, header: str) -> None:
+        name, value = COOKIE.format(PORT), site.keys.session
+        header = header.format(name=name, value=value, ours=f"{name}={value}")
+        assert strange(site).get("/", headers={"cookie": header.encode("latin-1")}).status_code == 401
+
+    def test_a_console_on_another_port_has_a_cookie_of_its_own(self, site: Site, api: Api) -> None:
+        other = make_site(api, port=PORT + 1)
+        both = {"cookie": "; ".join(f"{each.cookie}={each.keys.session}" for each in (site, other))}
+        assert [strange(each).get("/", headers=both).status_code for each in (site, other)] == [200, 200]
 
     def test_the_token_signs_in_and_leaves_the_address(self, site: Site) -> None:
         answer = strange(site).get(f"/tasks?status=FAILED&token={site.keys.token}")
@@ -143,6 +176,11 @@ class TestForms:
     def test_a_browser_that_sends_no_origin_but_says_where_it_is(self, site: Site) -> None:
         headers = {"sec-fetch-site": "same-origin"}
         assert site.browser.post("/submit", data={"csrf": site.keys.csrf}, headers=headers).status_code == 422
+
+    @pytest.mark.parametrize("origins", [(ORIGIN, "http://evil.example"), ("http://evil.example", ORIGIN)])
+    def test_two_origins_are_none(self, site: Site, origins: tuple[str, str]) -> None:
+        headers = [("origin", origin) for origin in origins]
+        assert site.browser.post("/submit", data={"csrf": site.keys.csrf}, headers=headers).status_code == 403
 
     def test_one_that_is_too_large(self, site: Site) -> None:
         body = b"a=" + b"x" * FORM_BYTES

@@ -16,6 +16,7 @@ from tests.support.cloudwatch import FakeCloudWatch, FakeLogs
 from tests.support.events import v2_event
 from tests.support.fakes import FakeClock, FakeRandomness
 from thunder.console.app import application
+from thunder.console.gate import COOKIE
 from thunder.console.jobs import Jobs
 from thunder.console.keys import Keys
 from thunder.console.measures import Measures
@@ -62,6 +63,7 @@ class Site:
     keys: Keys
     console: Console
     browser: TestClient
+    cookie: str
     jobs: list[Callable[[], None]] = field(default_factory=list)
 
     def get(self, path: str, *, part: bool = False, status: int = 200, page: str = "/") -> str:
@@ -87,7 +89,7 @@ class Site:
             self.jobs.pop(0)()
 
 
-def make_site(api: Api, *, read_only: bool = False, now: Callable[[], float] | None = None) -> Site:
+def make_site(api: Api, *, read_only: bool = False, now: Callable[[], float] | None = None, port: int = PORT) -> Site:
     exchange, cloudwatch, logs, keys = OneProcess(api), FakeCloudWatch(), FakeLogs(), Keys()
     client = ThunderClient(
         "https://api.example/",
@@ -108,9 +110,10 @@ def make_site(api: Api, *, read_only: bool = False, now: Callable[[], float] | N
         now=now or api.clock.now,
         jobs=Jobs(jobs.append),
     )
-    app = application(console, keys, port=PORT)
-    browser = TestClient(app, base_url=ORIGIN, cookies={"thunder_console": keys.session})
-    return Site(api, exchange, cloudwatch, logs, keys, console, browser, jobs)
+    app = application(console, keys, port=port)
+    cookie = COOKIE.format(port)
+    browser = TestClient(app, base_url=f"http://127.0.0.1:{port}", cookies={cookie: keys.session})
+    return Site(api, exchange, cloudwatch, logs, keys, console, browser, cookie, jobs)
 
 
 def text_of(html: str) -> str:

@@ -25,7 +25,7 @@ from thunder.console import (
     task_page,
     tasks,
 )
-from thunder.console.gate import Gate, Refusal
+from thunder.console.gate import COOKIE, Gate, Refusal
 from thunder.console.keys import Keys
 from thunder.console.rendering import HERE, Renderer
 from thunder.console.routing import Handler, endpoint
@@ -87,7 +87,15 @@ def application(console: Console, keys: Keys, *, port: int) -> ASGIApp:
         return console.renderer.page("welcome.html", path=path)
 
     names = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-    return Gate(app, keys=keys, hosts=names, read_only=console.read_only, refuse=refuse, welcome=welcome)
+    return Gate(
+        app,
+        keys=keys,
+        hosts=names,
+        cookie=COOKIE.format(port),
+        read_only=console.read_only,
+        refuse=refuse,
+        welcome=welcome,
+    )
 
 
 def _not_a_page(console: Console) -> Callable[[Request, Exception], Awaitable[Response]]:

@@ -9,9 +9,8 @@ The console acts with an operator's credentials, and any page of the web may sen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
@@ -25,7 +24,8 @@ from thunder.console.keys import Keys
 FORM = "thunder.form"
 """Where in the scope an admitted POST's fields are."""
 STATIC = "/static/"
-COOKIE = "thunder_console"
+COOKIE = "thunder_console_{}"
+"""By port: browsers send the cookies of a host to all its ports, and a second console must not put out the first."""
 
 POLICY = "; ".join(
     (
@@ -92,6 +92,7 @@ class Gate:
         *,
         keys: Keys,
         hosts: frozenset[str],
+        cookie: str,
         read_only: bool,
         refuse: Callable[[Refusal], Response],
         welcome: Callable[[str], Response],
@@ -99,6 +100,7 @@ class Gate:
         self._app = app
         self._keys = keys
         self._hosts = hosts
+        self._cookie = cookie
         self._read_only = read_only
         self._refuse = refuse
         self._welcome = welcome
@@ -124,7 +126,8 @@ class Gate:
             return None  # our own files, the same for everybody
         if "token" in request.query_params and request.method == "GET":
             return self._sign_in(request)
-        return None if self._keys.is_session(_cookie(request)) else self._refuse(SIGN_IN)
+        is_signed_in = any(self._keys.is_session(value) for value in _cookies(request, self._cookie))
+        return None if is_signed_in else self._refuse(SIGN_IN)
 
     def _sign_in(self, request: Request) -> Response:
         if not self._keys.signs_in(request.query_params["token"]):
@@ -133,7 +136,7 @@ class Gate:
         # Two slashes at the start would name another server.
         path = "/" + request.url.path.lstrip("/\\")
         answer = self._welcome(path + (f"?{urlencode(others)}" if others else ""))
-        answer.set_cookie(COOKIE, self._keys.session, path="/", httponly=True, samesite="strict")
+        answer.set_cookie(self._cookie, self._keys.session, path="/", httponly=True, samesite="strict")
         return answer
 
     async def _posted(self, request: Request) -> Response | None:
@@ -158,20 +161,21 @@ class Gate:
 
     def _is_ours(self, request: Request) -> bool:
         """Browsers send Origin with every POST; one that does not must say by other means that it is our page."""
-        origin = request.headers.get("origin")
-        if origin is None:
+        origins = request.headers.getlist("origin")
+        if not origins:
             return request.headers.get("sec-fetch-site") == "same-origin"
-        scheme, _, host = origin.partition("://")
-        return scheme == "http" and host.lower() == request.headers["host"].lower()
+        scheme, _, host = origins[0].partition("://")
+        return len(origins) == 1 and scheme == "http" and host.lower() == request.headers["host"].lower()
 
 
-def _cookie(request: Request) -> str | None:
-    jar: SimpleCookie = SimpleCookie()
-    try:
-        jar.load(request.headers.get("cookie", ""))
-    except CookieError:
-        return None
-    return jar[COOKIE].value if COOKIE in jar else None
+def _cookies(request: Request, name: str) -> Iterator[str]:
+    """Every value of the cookie. Whatever else a browser keeps for this host is passed over, well-formed or not: it may
+    be that of another program on another port."""
+    for header in request.headers.getlist("cookie"):
+        for pair in header.split(";"):
+            found, sign, value = pair.strip().partition("=")
+            if sign and found == name:
+                yield value
 
 
 async def _body(request: Request) -> bytes | None:
