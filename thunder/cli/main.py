@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from thunder.cli.errors import INTERRUPTED
+from thunder.cli.inert import inert_lines
 from thunder.cli.options import Noun
 
 NOUNS = {
@@ -57,7 +58,10 @@ class Nouns(Noun):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+        except click.ClickException as error:
+            error.message = inert_lines(error.message)  # it may quote an argument, a file's name, what a server said
+            raise
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
             from thunder.cli.explain import explained
