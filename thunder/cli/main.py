@@ -59,7 +59,9 @@ class Nouns(Noun):
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
         except click.ClickException as error:
-            error.message = inert_lines(error.message)  # it may quote an argument, a file's name, what a server said
+            # It may quote an argument, a file's name, what a server said. Only its text can be changed in place: a new
+            # error of its class would need all that each class is made of.
+            error.message = inert_lines(error.message)  # type: ignore[misc]
             raise
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
