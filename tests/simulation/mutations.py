@@ -20,11 +20,12 @@ from thunderagent.held_lease import HeldLease
 from thunderagent.holdings import Holdings
 from thunderagent.model import Lease
 from thunderagent.operations import Operations
+from thunderagent.persist import persist
 from thunderagent.reaper import Reaper
 from thunderagent.recorder import Recorder
 from thunderagent.schema import lease_id
 from thunderagent.states import Status
-from thunderagent.store import Store, Written
+from thunderagent.store import Refused, Store, Written
 
 Patch = AbstractContextManager[Any]
 
@@ -90,7 +91,7 @@ def _then(function: Callable[..., Any], value: Any) -> Callable[..., Any]:
 
 
 def _no_begin() -> list[Patch]:
-    def begin(store: Store, token: Any, *, lock_time: float, seconds: float) -> HeldLease:
+    def begin(store: Store, token: Any, *, lock_time: float, seconds: float, **more: Any) -> HeldLease:
         return HeldLease(store, token, store.randomness.token(), lock_time=lock_time, seconds=seconds)
 
     return [
@@ -111,6 +112,37 @@ def _nonce_is_the_token() -> list[Patch]:
         init(self, store, token, token, **more)
 
     return [patch.object(expressions, "begin", mutated), patch.object(HeldLease, "__init__", built)]
+
+
+def begin_watched(begin: Callable[..., Any]) -> Patch:
+    """A look, not a mutation: nobody is refused a lease that he has begun himself, in the same delivery. (That would
+    break nothing. It would leave its tasks idle until it ends.)"""
+
+    def watched(store: Any, token: Any, **more: Any) -> Any:
+        process = store.randomness._process
+        drawn = process.tokens
+        answer = begin(store, token, **more)
+        if isinstance(answer, Refused):
+            name, _, number = str((answer.item or {}).get("begun", "")).rpartition(".")
+            if name == process.name and int(number) > drawn:
+                process.kernel.violate(f"lease {token}: begun by {name}, which is refused for it")
+        return answer
+
+    return patch.object(HeldLease, "begin", staticmethod(watched))
+
+
+def _nonce_of_each_try() -> list[Patch]:
+    begin = HeldLease.begin
+
+    def mutated(store: Store, token: Any, *, lock_time: float, seconds: float, **more: Any) -> Any:
+        return persist(
+            lambda: begin(store, token, lock_time=lock_time, seconds=seconds, remaining_seconds=lambda: 0.0),
+            clock=store.clock,
+            randomness=store.randomness,
+            seconds_left=lambda: lock_time - store.clock.now(),
+        )
+
+    return [begin_watched(mutated)]
 
 
 def _reap_without_close() -> list[Patch]:
@@ -325,6 +357,7 @@ CRASHING = Weather(crash=0.012, crashes_per_hour=100, lost_reply=0.01)
 REFUSED = Weather(invoke_refused=0.4, late_request=0.05, freeze=0.02)
 CUT_AND_REFUSED = Weather(outage=0.03, invoke_refused=0.4, lost_reply=0.02)
 TWICE = Weather(event_repeated=0.4, event_late=0.3, invoke_unknown=0.3)
+HARDLY_ANSWERED = Weather(throttled=0.2, lost_reply=0.05, event_repeated=0.2, event_late=0.1)
 
 MUTATIONS: tuple[Mutation, ...] = (
     # the token, on every exit
@@ -337,6 +370,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("no-begin", _no_begin, TWICE),
     Mutation("begin-again", _drop("begin", attributes=["begun"]), TWICE),
     Mutation("nonce-is-the-token", _nonce_is_the_token, TWICE),
+    Mutation("nonce-of-each-try", _nonce_of_each_try, HARDLY_ANSWERED),
     Mutation("begin-closed", _drop("begin", attributes=["closed", "lockTime"]), FROZEN),
     Mutation("no-look-at-begin", _one(Holdings, "_is_ours", lambda self, item: item.get("status") == "RUNNING"), CUT),
     # a record before each start, and renewals

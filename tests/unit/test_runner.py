@@ -882,16 +882,6 @@ def test_a_throttled_commit_is_retried_until_it_succeeds_and_the_effect_is_not_r
     assert bench.clock.now() >= until
 
 
-def test_an_unanswered_read_at_begin_starts_nothing() -> None:
-    bench = Bench(NEVER)
-    bench.claim()
-    bench.db.inject(Fault.THROTTLED, where=lambda call: call.operation == "BatchGetItem", times=6)
-    summary = bench.run()
-    assert summary.ends == {"released": 1}
-    assert bench.item()["retryCount"] == 0
-    assert_none_started(bench)
-
-
 def test_a_begin_without_an_answer_starts_nothing_and_touches_nothing() -> None:
     bench = Bench(NEVER)
     bench.claim()

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from thunderagent import expressions
-from thunderagent.errors import MalformedItem
+from thunderagent.errors import MalformedItem, StoreError
 from thunderagent.model import Lease, LeaseToken, TaskId
+from thunderagent.persist import persist
 from thunderagent.store import Answer, Refused, Store, Written
 
+Value = TypeVar("Value")
+
 RENEW_BELOW = 0.8  # of the lease: it is renewed whenever less than this is left
+WRITE_MARGIN_SECONDS = 2.0  # before the end of the lease or of the process: what is unanswered is sent no more
 
 
 class HeldLease:
@@ -30,18 +36,53 @@ class HeldLease:
         self._lock = threading.Lock()
 
     @staticmethod
-    def begin(store: Store, token: LeaseToken, *, lock_time: float, seconds: float) -> HeldLease | Refused:
+    def begin(
+        store: Store,
+        token: LeaseToken,
+        *,
+        lock_time: float,
+        seconds: float,
+        remaining_seconds: Callable[[], float] = lambda: math.inf,
+        on_failure: Callable[[StoreError], None] = lambda error: None,
+    ) -> HeldLease | Refused:
         """Begin under a fresh nonce: the first delivery of a batch's event may, any other is refused, and so is one
-        that comes after the lease's end. Raises StoreError when that stays unknown (then nothing may start either)."""
-        now = store.clock.now()
-        nonce = store.randomness.token()
-        raised = round(max(lock_time, now + seconds), 3)
-        answer = store.apply(expressions.begin(token, nonce=nonce, lock_time=raised, now=now))
-        if isinstance(answer, Refused):
-            return answer
-        lease = HeldLease(store, token, nonce, lock_time=raised, seconds=seconds)
-        lease._note(answer)
-        return lease
+        that comes after the lease's end.
+
+        Throttled or unanswered it is sent again, `on_failure` told each time, until the lease or this process is about
+        to end; then, or when the request itself is refused, raises StoreError (and nothing may start).
+        """
+        nonce = store.randomness.token()  # of all tries: one that was applied, its answer lost, is known by it as ours
+
+        def send() -> HeldLease | Refused:
+            now = store.clock.now()
+            raised = round(max(lock_time, now + seconds), 3)
+            answer = store.apply(expressions.begin(token, nonce=nonce, lock_time=raised, now=now))
+            if isinstance(answer, Refused):
+                return answer
+            known = lock_time if answer.replayed else raised  # what an earlier try has raised it to, the answer says
+            lease = HeldLease(store, token, nonce, lock_time=known, seconds=seconds)
+            lease._note(answer)
+            return lease
+
+        return persist(
+            send,
+            clock=store.clock,
+            randomness=store.randomness,
+            seconds_left=lambda: min(lock_time - store.clock.now(), remaining_seconds()) - WRITE_MARGIN_SECONDS,
+            on_failure=on_failure,
+        )
+
+    def persist(self, send: Callable[[], Value], remaining_seconds: Callable[[], float]) -> Value:
+        """Repeat what is safe to repeat until it is answered, or until the lease or this process is about to end; then
+        raises StoreError."""
+        return persist(
+            send,
+            clock=self._store.clock,
+            randomness=self._store.randomness,
+            seconds_left=lambda: (
+                min(self.lock_time - self._store.clock.now(), remaining_seconds()) - WRITE_MARGIN_SECONDS
+            ),
+        )
 
     def needs_renewal(self) -> bool:
         return self.lock_time - self._store.clock.now() < RENEW_BELOW * self.seconds
@@ -107,6 +148,7 @@ class HeldLease:
         self.cancelled |= stored.cancelled
         self.lock_time = max(self.lock_time, stored.lock_time)
 
-    def settle(self) -> Answer:
-        """Delete it. Only when every task's last write was answered."""
-        return self._store.apply(expressions.settle(self.token, nonce=self._nonce))
+    def settle(self, remaining_seconds: Callable[[], float]) -> Answer:
+        """Delete it. Only when every task's last write was answered. Raises StoreError when that stays unanswered."""
+        write = expressions.settle(self.token, nonce=self._nonce)
+        return self.persist(lambda: self._store.apply(write), remaining_seconds)

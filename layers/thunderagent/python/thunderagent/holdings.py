@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from typing import TypeVar
 
 from thunderagent import expressions
 from thunderagent.codec import Item
@@ -16,6 +17,8 @@ from thunderagent.schema import DEFER_SECONDS
 from thunderagent.states import Status
 from thunderagent.store import Store, readable
 from thunderagent.telemetry import Observer
+
+Value = TypeVar("Value")
 
 
 class Holdings:
@@ -43,25 +46,25 @@ class Holdings:
         self._not_ours: set[TaskId] = set()
 
     def take_up(self, task_ids: Sequence[TaskId]) -> list[RunningTask]:
-        """The look at begin: those that may run, in their order."""
-        tasks = self._read(task_ids) or []
+        """The look at begin: those that may run, in their order. Nothing runs yet, so it can wait for its answer."""
+        tasks = self._read(task_ids, patiently=True) or []
         return [running for task in tasks if not self._ends_at_once(running := self._held(task))]
 
-    def return_late_claims(self) -> bool:
+    def return_late_claims(self, *, patiently: bool = False) -> bool:
         """Look again at those that were not ours, and hand back what has arrived: it is too late to run it here. False
-        when that was not answered."""
+        when that was not answered. `patiently`: nothing runs any more that would have to be renewed meanwhile."""
         if not self._not_ours or self._lease.lost:
             return True
-        tasks = self._read(sorted(self._not_ours))
+        tasks = self._read(sorted(self._not_ours), patiently=patiently)
         for running in map(self._held, tasks or []):
             if not self._ends_at_once(running):
                 self._tally.ended(running, self._endings.hand_back(running, why="claimed_late"))
         return tasks is not None
 
-    def _read(self, task_ids: Sequence[TaskId]) -> list[Task] | None:
+    def _read(self, task_ids: Sequence[TaskId], *, patiently: bool) -> list[Task] | None:
         """One consistent look; None when it was not answered."""
         try:
-            items = self._store.get_items(task_ids, consistent=True)
+            items = self._ask(lambda: self._store.get_items(task_ids, consistent=True), patiently=patiently)
         except StoreError as error:
             self._observer.log("batch.read_failed", level="WARNING", code=error.code)
             self._not_ours |= set(task_ids)
@@ -70,8 +73,11 @@ class Holdings:
         self._not_ours = (self._not_ours | set(task_ids)) - {TaskId(task_id) for task_id in ours}
         tasks, bad = readable(ours)
         for problem in bad:
-            self._park(ours[problem.item_id], problem.problem)
+            self._park(ours[problem.item_id], problem.problem, patiently=patiently)
         return [tasks[each] for each in task_ids if each in tasks]
+
+    def _ask(self, send: Callable[[], Value], *, patiently: bool) -> Value:
+        return self._lease.persist(send, self._remaining_seconds) if patiently else send()
 
     def _is_ours(self, item: Item) -> bool:
         return item.get("status") == Status.RUNNING and item.get("leaseToken") == self._lease.token
@@ -90,11 +96,11 @@ class Holdings:
             return False
         return True
 
-    def _park(self, item: Item, problem: str) -> None:
+    def _park(self, item: Item, problem: str, *, patiently: bool) -> None:
         """A claimed row that is no task can never run: it becomes a dead letter."""
         write = expressions.park(item, problem=problem, layout=self._store.layout, now=self._store.clock.now())
         try:
-            self._store.apply(write)
+            self._ask(lambda: self._store.apply(write), patiently=patiently)
         except StoreError:
             self._tally.answered = False
             return

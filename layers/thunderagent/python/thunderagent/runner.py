@@ -82,15 +82,8 @@ class Runner:
         `stopping` says yes, what waits goes back; what runs may go on while time remains, and is then released.
         """
         summary = Summary()
-        try:
-            seconds = batch.lease_seconds or self.lease_seconds
-            lease = HeldLease.begin(self.store, batch.token, lock_time=batch.lock_time, seconds=seconds)
-        except StoreError as error:
-            self.observer.log("batch.begin_failed", level="WARNING", code=error.code, tasks=len(batch.task_ids))
-            return summary
-        if isinstance(lease, Refused):
-            # delivered twice, too late, or taken back: somebody else sees to these tasks
-            self.observer.log("batch.not_begun", reason=lease.reason.value, tasks=len(batch.task_ids))
+        lease = self._begin(batch, remaining_seconds)
+        if lease is None:
             return summary
         summary.begun = True
         _BatchRun(self, lease, batch, remaining_seconds, stopping, summary).run()
@@ -98,6 +91,32 @@ class Runner:
             self.observer.log("batch.stuck", level="ERROR", threads=summary.stuck)
             self._end_process()
         return summary
+
+    def _begin(self, batch: Batch, remaining_seconds: Callable[[], float]) -> HeldLease | None:
+        """Tried for as long as the lease lasts, since the tasks can do nothing but wait for its end otherwise; while
+        time is left to hand back those that would not fit any more."""
+        tasks = len(batch.task_ids)
+
+        def tell(error: StoreError) -> None:
+            self.observer.log("batch.begin_again", level="WARNING", code=error.code, tasks=tasks)
+
+        try:
+            lease = HeldLease.begin(
+                self.store,
+                batch.token,
+                lock_time=batch.lock_time,
+                seconds=batch.lease_seconds or self.lease_seconds,
+                remaining_seconds=lambda: remaining_seconds() - LAST_SECONDS,
+                on_failure=tell,
+            )
+        except StoreError as error:
+            self.observer.log("batch.begin_failed", level="WARNING", code=error.code, tasks=tasks)
+            return None
+        if isinstance(lease, Refused):
+            # delivered twice, too late, or taken back: somebody else sees to these tasks
+            self.observer.log("batch.not_begun", reason=lease.reason.value, tasks=tasks)
+            return None
+        return lease
 
 
 class _BatchRun:
@@ -147,7 +166,7 @@ class _BatchRun:
                 self._runner.observer.flush_old()
             self._renew()
             self._watch_time()
-        if not self._holdings.return_late_claims():
+        if not self._holdings.return_late_claims(patiently=True):
             self._tally.answered = False
         self._settle()
 
@@ -359,6 +378,6 @@ class _BatchRun:
         if self._lease.lost or not self._tally.answered:
             return
         try:
-            summary.settled = not isinstance(self._lease.settle(), Refused)
+            summary.settled = not isinstance(self._lease.settle(self._remaining_seconds), Refused)
         except StoreError as error:
             self._runner.observer.log("batch.settle_failed", level="WARNING", code=error.code)

@@ -8,16 +8,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from thunderagent.conditions import Write
-from thunderagent.errors import LeaseLost, OutcomeUnknown, StoreThrottled, TaskCancelled
+from thunderagent.errors import LeaseLost, TaskCancelled
 from thunderagent.held_lease import HeldLease
 from thunderagent.model import Task
 from thunderagent.store import Answer, Refusal, Refused, Store
 from thunderagent.threads import Interruption
 
 Value = TypeVar("Value")
-
-WRITE_MARGIN_SECONDS = 2.0  # before the end of the lease or of the invocation: an unanswered write is tried no longer
-RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = 0.5, 10.0
 
 
 class RunningTask:
@@ -79,25 +76,7 @@ class RunningTask:
 
     def persist(self, send: Callable[[], Value]) -> Value:
         """Repeat what is safe to repeat, with jitter, while it is throttled or unanswered and there is time."""
-        clock, randomness = self.store.clock, self.store.randomness
-        unknown: OutcomeUnknown | None = None
-        rounds = 0
-        while True:
-            try:
-                return send()
-            except (OutcomeUnknown, StoreThrottled) as error:
-                latest = error
-                unknown = error if isinstance(error, OutcomeUnknown) else unknown
-            pause = randomness.uniform(0, min(RETRY_CAP_SECONDS, RETRY_BASE_SECONDS * 2**rounds))
-            if pause > self.writing_time():
-                raise unknown or latest
-            clock.sleep(pause)
-            rounds = min(rounds + 1, 10)
-
-    def writing_time(self) -> float:
-        """Seconds in which a write may still be tried again."""
-        left = min(self.lease.lock_time - self.store.clock.now(), self._remaining_seconds())
-        return left - WRITE_MARGIN_SECONDS
+        return self.lease.persist(send, self._remaining_seconds)
 
     def update(self, **attributes: Any) -> None:
         """Remember attributes this holder has just written: sizes are judged by the item as it now is."""
