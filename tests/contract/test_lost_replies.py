@@ -16,7 +16,7 @@ from tests.support.stores import Backend, LosesReplies, SendsTwice
 from thunderagent import expressions
 from thunderagent.conditions import Write
 from thunderagent.errors import OutcomeUnknown, StoreRefused, StoreThrottled
-from thunderagent.model import Lease, LeaseToken, Task, TaskId
+from thunderagent.model import Failure, Lease, LeaseToken, Task, TaskId
 from thunderagent.schema import unique_id
 from thunderagent.states import TRANSITIONS, Event, Status
 from thunderagent.store import ATTEMPTS, Refusal, Refused, Send, Written
@@ -199,7 +199,7 @@ def test_the_reapers_end_is_not_taken_for_the_holders(backend: Backend, new_id: 
     item = stored_task(new_id(), Status.RUNNING, retryCount=3)
     backend.put(item)
     task = Task.from_item(item)
-    lost = expressions.Failure("WorkerLost", "gone", "worker_lost")
+    lost = Failure("WorkerLost", "gone", "worker_lost")
     store = backend.store()
     store.apply(expressions.reap_failed(task, failure=lost, attempt=None, layout=store.layout, now=NOW))
     answer = store.apply(write_of(Event.FAIL, task))

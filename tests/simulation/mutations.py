@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +17,7 @@ from thunderagent import claims, expressions, limit_writes, runner
 from thunderagent.claims import Claims
 from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put_body, update
 from thunderagent.dependencies import Dependencies
+from thunderagent.expressions import running
 from thunderagent.held_lease import HeldLease
 from thunderagent.holdings import Holdings
 from thunderagent.model import Lease
@@ -28,6 +30,7 @@ from thunderagent.states import Status
 from thunderagent.store import Refused, Store, Written
 
 Patch = AbstractContextManager[Any]
+BUILDERS = tuple(each for each in vars(expressions).values() if isinstance(each, ModuleType))
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,12 @@ def _dropping(*events: str, attributes: Sequence[str]) -> list[Patch]:
     def mutated_delete(event: str, item_id: str, *, require: Sequence[Clause]) -> Write:
         return delete(event, item_id, require=less(require) if event in events else require)
 
-    return [
-        patch.object(expressions, "update", mutated_update),
-        patch.object(expressions, "delete", mutated_delete),
-    ]
+    return [*_built_by("update", mutated_update), *_built_by("delete", mutated_delete)]
+
+
+def _built_by(name: str, mutated: Callable[..., Write]) -> list[Patch]:
+    """This builder of `conditions`, in every module of the expressions that uses it."""
+    return [patch.object(module, name, mutated) for module in BUILDERS if hasattr(module, name)]
 
 
 def _always(value: Any) -> Callable[..., Any]:
@@ -201,7 +206,7 @@ def _started_is_replaced() -> list[Patch]:
             adds = None
         return update(event, item_id, adds=adds, **more)
 
-    return [patch.object(expressions, "update", mutated)]
+    return _built_by("update", mutated)
 
 
 def _open_is_retried() -> list[Patch]:
@@ -232,7 +237,7 @@ def _redrive_keeps_ttl() -> list[Patch]:
         kept = [name for name in removes if name != "expiresAt"] if event == "redrive" else removes
         return update(event, item_id, removes=kept, **more)
 
-    return [patch.object(expressions, "update", mutated)]
+    return _built_by("update", mutated)
 
 
 def _commit_in_two() -> list[Patch]:
@@ -397,7 +402,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("open-is-retried", _open_is_retried, LATE),
     Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
     # what clients were told
-    Mutation("cancel-overtaken", _one(expressions, "not_cancelled", exists), FAIR),
+    Mutation("cancel-overtaken", _one(running, "not_cancelled", exists), FAIR),
     Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), FAIR),
     Mutation("redrive-forgets", _redrive_forgets, LATE),
     Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),

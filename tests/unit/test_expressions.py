@@ -10,7 +10,7 @@ from tests.support.leases import stored_lease
 from tests.support.protocol import LAYOUT, NOW, OTHER_TOKEN, TOKEN, premises, stored_task, write_of
 from thunderagent import expressions as e
 from thunderagent.conditions import Write
-from thunderagent.model import Lease, LeaseToken, Task, TaskId
+from thunderagent.model import Attempt, Lease, LeaseToken, Task, TaskId
 from thunderagent.states import TRANSITIONS, Event, Status
 
 WRITES: list[Write] = [
@@ -84,7 +84,7 @@ def test_an_exit_under_another_token_is_never_ours(event: Event) -> None:
 def test_history_keeps_the_last_ten_lines() -> None:
     lines = [{"attempt": number} for number in range(1, 11)]
     task = Task.from_item(stored_task("t", Status.RUNNING, attempts=lines))
-    kept = e.keep_attempts(task, e.Attempt(11, None, NOW, "error"))
+    kept = e.keep_attempts(task, Attempt(11, None, NOW, "error"))
     assert [line["attempt"] for line in kept] == list(range(2, 12))
 
 
