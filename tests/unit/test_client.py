@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -16,6 +19,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+import thunderagent
 from tests.support.fakes import FakeClock, FakeRandomness
 from thunderagent.client import (
     ApiError,
@@ -379,3 +383,15 @@ def test_a_port_where_nobody_listens_is_unreachable_and_tried_again() -> None:
         with pytest.raises(Unreachable) as raised:
             made.health()
     assert raised.value.attempts == 6
+
+
+def test_asyncio_is_imported_by_those_who_use_it() -> None:
+    """Handlers submit with the client, and commands are short: both would pay for it at every start."""
+    code = """
+import sys, thunderagent.client, thunderagent.outbox
+assert "asyncio" not in sys.modules
+from thunderagent.client import AsyncThunderClient
+assert "asyncio" in sys.modules and not hasattr(thunderagent.client, "NoSuchName")
+"""
+    path = {"PYTHONPATH": str(Path(thunderagent.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", code], env=path, check=True)

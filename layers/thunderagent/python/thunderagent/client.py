@@ -10,16 +10,15 @@ carries an idempotency key, drawn once and sent with each repeat.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote
 
 from thunderagent import jsontext
 from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
-from thunderagent.errors import ConfigurationError, InvalidInput
+from thunderagent.errors import ConfigurationError
+from thunderagent.new_task import NewTask, TaskOptions, batches, with_known_refs
 from thunderagent.signed_http import (
     ApiError,
     ConflictError,
@@ -29,13 +28,25 @@ from thunderagent.signed_http import (
     SignedHttp,
     Unreachable,
     bearer_exchange,
-    error_of,
     region_of,
     sigv4_exchange,
 )
+from thunderagent.task_view import BatchReport, TaskPage, TaskView, WaitTimeout, batch_result, poll_pauses
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
+
+    from thunderagent.async_client import AsyncThunderClient
+else:
+
+    def __getattr__(name: str) -> Any:
+        """asyncio is imported by those who use it."""
+        if name != "AsyncThunderClient":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from thunderagent.async_client import AsyncThunderClient
+
+        return AsyncThunderClient
+
 
 __all__ = [
     "ApiError",
@@ -44,160 +55,13 @@ __all__ = [
     "ConflictError",
     "NewTask",
     "NotFoundError",
+    "TaskOptions",
     "TaskPage",
     "TaskView",
     "ThunderClient",
     "Unreachable",
     "WaitTimeout",
 ]
-
-BATCH_ENTRIES: Final = 500
-BATCH_BYTES: Final = 2 * 1024 * 1024 - 1024
-TERMINAL: Final = frozenset({"SUCCESS", "FAILED", "DONE"})
-POLL_FIRST_SECONDS, POLL_CAP_SECONDS = 0.25, 5.0
-
-
-class TaskOptions(TypedDict, total=False):
-    """The optional fields of a task. An absent one is decided by the handler's declaration, then by its queue."""
-
-    queue: str
-    priority: str
-    delay_seconds: int
-    run_at: datetime | str
-    max_retry_number: int
-    timeout_seconds: int
-    start_within_seconds: int
-    depends_on: Sequence[str]
-    unique_window_seconds: int
-    tags: Mapping[str, str]
-    task_id: str
-    ref: str
-
-
-@dataclass(frozen=True)
-class NewTask:
-    """A task to submit. `options` as in TaskOptions; `ref` only in a batch, for `depends_on=["@ref"]` of others."""
-
-    type: str
-    payload: Any = None
-    options: TaskOptions = field(default_factory=TaskOptions)
-
-    def as_body(self) -> dict[str, Any]:
-        """The request's JSON. Raises InvalidInput for a field there is not."""
-        body: dict[str, Any] = {"type": self.type, "payload": self.payload}
-        for name, value in self.options.items():
-            if name == "unique_window_seconds":
-                body["unique"] = {"windowSeconds": value}
-            elif name in _FIELDS:
-                body[_FIELDS[name]] = _as_json(value)
-            else:
-                raise InvalidInput(f"{name}: unknown option", path=name)
-        return body
-
-
-_FIELDS: Final[Mapping[str, str]] = {
-    "queue": "queue",
-    "priority": "priority",
-    "delay_seconds": "delaySeconds",
-    "run_at": "runAt",
-    "max_retry_number": "maxRetryNumber",
-    "timeout_seconds": "timeoutSeconds",
-    "start_within_seconds": "startWithinSeconds",
-    "depends_on": "dependsOn",
-    "tags": "tags",
-    "task_id": "taskId",
-    "ref": "ref",
-}
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()  # a naive one has no offset, and the API says so
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-@dataclass(frozen=True)
-class TaskView:
-    """A task as the API returned it. `fields` is the whole JSON object; times are epoch seconds."""
-
-    task_id: str
-    status: str
-    type: str = ""
-    queue: str = ""
-    priority: str = "normal"
-    retry_count: int = 0
-    payload: Any = None
-    result: Any = None
-    error: Mapping[str, Any] | None = None
-    outcome: str | None = None
-    created_at: float | None = None
-    due_at: float | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    duplicate: bool = False
-    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @staticmethod
-    def of(fields: Mapping[str, Any]) -> TaskView:
-        return TaskView(
-            task_id=fields["taskId"],
-            status=fields["status"],
-            type=fields.get("type", ""),
-            queue=fields.get("queue", ""),
-            priority=fields.get("priority", "normal"),
-            retry_count=fields.get("retryCount", 0),
-            payload=fields.get("payload"),
-            result=fields.get("result"),
-            error=fields.get("error"),
-            outcome=fields.get("outcome"),
-            created_at=fields.get("createdAt"),
-            due_at=fields.get("dueAt"),
-            started_at=fields.get("startedAt"),
-            finished_at=fields.get("finishedAt"),
-            duplicate=fields.get("duplicate", False),
-            fields=fields,
-        )
-
-    @property
-    def is_terminal(self) -> bool:
-        return self.status in TERMINAL
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == "SUCCESS" or (self.status == "DONE" and self.outcome == "acknowledged")
-
-
-@dataclass(frozen=True)
-class TaskPage:
-    """One page of a list. An empty page with `next_token` is not the end."""
-
-    tasks: tuple[TaskView, ...]
-    next_token: str | None
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What became of each task of `submit_many`, in order: the task, or the error that kept it out."""
-
-    results: tuple[TaskView | ApiError, ...]
-
-    @property
-    def accepted(self) -> tuple[TaskView, ...]:
-        return tuple(result for result in self.results if isinstance(result, TaskView))
-
-    @property
-    def rejected(self) -> tuple[tuple[int, ApiError], ...]:
-        return tuple((index, result) for index, result in enumerate(self.results) if isinstance(result, ApiError))
-
-
-class WaitTimeout(ApiError):
-    """The task had not ended in time. It goes on; `task` is its last look."""
-
-    def __init__(self, task: TaskView, seconds: float) -> None:
-        super().__init__(0, "wait_timeout", f"task {task.task_id} is {task.status} after {seconds:g} s")
-        self.task = task
 
 
 class ThunderClient:
@@ -253,16 +117,16 @@ class ThunderClient:
         key = idempotency_key or self._randomness.token()
         results: list[TaskView | ApiError] = []
         ids_by_ref: dict[str, str] = {}
-        for number, batch in enumerate(_batches(tasks)):
+        for number, batch in enumerate(batches(tasks)):
             results.extend(self._submit_batch(batch, ids_by_ref, f"{key}-{number}"))
         return BatchReport(tuple(results))
 
     def _submit_batch(
         self, batch: Sequence[dict[str, Any]], ids_by_ref: dict[str, str], key: str
     ) -> list[TaskView | ApiError]:
-        entries = [_with_known_refs(entry, ids_by_ref) for entry in batch]
+        entries = [with_known_refs(entry, ids_by_ref) for entry in batch]
         answers = self._call("POST", "/tasks/batch", body={"tasks": entries}, headers={"idempotency-key": key})
-        results = [_batch_result(answer) for answer in answers["results"]]
+        results = [batch_result(answer) for answer in answers["results"]]
         for entry, result in zip(batch, results, strict=True):
             if "ref" in entry and isinstance(result, TaskView):
                 ids_by_ref[entry["ref"]] = result.task_id
@@ -287,7 +151,7 @@ class ThunderClient:
         Raises WaitTimeout; the task itself is not touched.
         """
         began = self._clock.monotonic()
-        pauses = _poll_pauses()
+        pauses = poll_pauses()
         while True:
             task = self.get(task_id)
             pause = next(pauses)
@@ -461,114 +325,3 @@ def _given(**fields: Any) -> dict[str, Any] | None:
 
 def _task_path(task_id: str) -> str:
     return f"/tasks/{quote(task_id, safe=':')}"
-
-
-def _poll_pauses() -> Iterator[float]:
-    pause = POLL_FIRST_SECONDS
-    while True:
-        yield pause
-        pause = min(POLL_CAP_SECONDS, pause * 1.5)
-
-
-def _batches(tasks: Iterable[NewTask]) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
-    size = 0
-    for index, task in enumerate(tasks):
-        body = task.as_body()
-        entry_bytes = 1 + jsontext.stored_size(
-            jsontext.dumps(body, root=f"tasks[{index}]", max_depth=jsontext.MAX_DEPTH + 1)
-        )
-        if batch and (len(batch) == BATCH_ENTRIES or size + entry_bytes > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(body)
-        size += entry_bytes
-    if batch:
-        yield batch
-
-
-def _with_known_refs(entry: dict[str, Any], ids_by_ref: Mapping[str, str]) -> dict[str, Any]:
-    """Refs of earlier batches become ids; those of this batch stay, and the API knows them."""
-    parents = entry.get("dependsOn", [])
-    if not ids_by_ref or not parents:
-        return entry
-    known = [ids_by_ref.get(parent[1:], parent) if parent.startswith("@") else parent for parent in parents]
-    return {**entry, "dependsOn": known}
-
-
-def _batch_result(answer: Mapping[str, Any]) -> TaskView | ApiError:
-    if "error" not in answer:
-        return TaskView.of(answer)
-    return error_of(400, {}, jsontext.dumps({"error": answer["error"]}).encode(), attempts=1)
-
-
-class AsyncThunderClient:
-    """The same calls for asyncio: each runs in a thread, waiting between looks does not.
-
-    client = AsyncThunderClient(ThunderClient(api_url))
-    task = await client.submit("report.generate", {"region": "eu"})
-    """
-
-    def __init__(self, client: ThunderClient) -> None:
-        self.client = client
-
-    async def submit(
-        self, type: str, payload: Any = None, *, idempotency_key: str | None = None, **options: Unpack[TaskOptions]
-    ) -> TaskView:
-        return await asyncio.to_thread(self.client.submit, type, payload, idempotency_key=idempotency_key, **options)
-
-    async def submit_many(self, tasks: Iterable[NewTask], *, idempotency_key: str | None = None) -> BatchReport:
-        return await asyncio.to_thread(self.client.submit_many, tasks, idempotency_key=idempotency_key)
-
-    async def get(self, task_id: str) -> TaskView:
-        return await asyncio.to_thread(self.client.get, task_id)
-
-    async def payload(self, task_id: str) -> Any:
-        return await asyncio.to_thread(self.client.payload, task_id)
-
-    async def result(self, task_id: str) -> Any:
-        return await asyncio.to_thread(self.client.result, task_id)
-
-    async def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
-        """As ThunderClient.wait; no thread is held between two looks."""
-        began = asyncio.get_running_loop().time()
-        for pause in _poll_pauses():
-            task = await self.get(task_id)
-            if task.is_terminal:
-                return task
-            if timeout_seconds is not None and asyncio.get_running_loop().time() - began + pause > timeout_seconds:
-                raise WaitTimeout(task, timeout_seconds)
-            await asyncio.sleep(pause)
-        raise AssertionError("the pauses never end")
-
-    async def list(
-        self, status: str, *, queue: str | None = None, type: str | None = None, page_size: int = 100
-    ) -> AsyncIterator[TaskView]:
-        token: str | None = None
-        while True:
-            page = await asyncio.to_thread(
-                self.client.list_page, status, queue=queue, type=type, limit=page_size, next_token=token
-            )
-            for task in page.tasks:
-                yield task
-            token = page.next_token
-            if token is None:
-                return
-
-    async def why(self, task_id: str) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self.client.why, task_id)
-
-    async def stats(self) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self.client.stats)
-
-    async def cancel(self, task_id: str, *, reason: str | None = None) -> TaskView:
-        return await asyncio.to_thread(self.client.cancel, task_id, reason=reason)
-
-    async def redrive(self, task_id: str, *, cascade: bool = False, reason: str | None = None) -> TaskView:
-        return await asyncio.to_thread(self.client.redrive, task_id, cascade=cascade, reason=reason)
-
-    async def ack(self, task_id: str, *, reason: str | None = None) -> TaskView:
-        return await asyncio.to_thread(self.client.ack, task_id, reason=reason)
-
-    async def delete(self, task_id: str) -> None:
-        await asyncio.to_thread(self.client.delete, task_id)

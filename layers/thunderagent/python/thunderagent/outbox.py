@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from thunderagent.bodies import Bodies
-from thunderagent.client import NewTask
 from thunderagent.clock import Clock, Randomness, SystemClock, SystemRandomness
 from thunderagent.dependencies import Dependencies
 from thunderagent.errors import InvalidInput
 from thunderagent.expressions import submit, take_unique
 from thunderagent.intake import submission_of
+from thunderagent.new_task import NewTask
 from thunderagent.queues import Queues, QueueSettings, Shards
 from thunderagent.registry import Registry
 from thunderagent.schema import TABLE_KEY, Layout
