@@ -1,4 +1,4 @@
-"""JSON text that comes back equal: a strict reader, a strict writer and a canonical form.
+"""JSON text that comes back equal: a strict reader and a strict writer.
 
 `json.loads` keeps the last of two equal keys, reads `1e400` as infinity, accepts `NaN` and half a surrogate pair, and
 recurses as deep as its input tells it to. Each of these would be stored as something other than what was sent, or
@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json.encoder import encode_basestring
 from typing import Any, Final
 
 from thunderagent.errors import InvalidInput
@@ -29,7 +28,6 @@ MAX_BODY_DEPTH: Final = MAX_DEPTH + 8
 MAX_INTEGER_DIGITS: Final = 4300
 """CPython refuses to convert longer ones (CVE-2020-10735), and so would a client that reads the answer."""
 
-_EXACT_IN_A_DOUBLE: Final = 2**53
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TOKEN = re.compile(_STRING.pattern + r"|[\[\]{},:]", re.DOTALL)
 _NOT_A_BRACKET = re.compile(r"[^\[\]{}]+")
@@ -72,7 +70,7 @@ def loads(data: bytes | str, *, root: str = "", max_depth: int = MAX_DEPTH) -> A
     reader = _Reader()
     value = reader.read(text, root)
     if reader.found_defect or _may_hold_half_a_pair(text):
-        _refuse_first_defect(value, root, max_depth)
+        refuse_first_defect(value, root, max_depth)
     return value
 
 
@@ -86,7 +84,7 @@ class Draft:
     def check(self, part: Any, *, root: str, max_depth: int = MAX_DEPTH) -> None:
         """Raise InvalidInput when `part` of the value has a defect."""
         if self.is_suspect:
-            _refuse_first_defect(part, root, max_depth)
+            refuse_first_defect(part, root, max_depth)
 
 
 def loads_draft(data: bytes | str, *, max_depth: int) -> Draft:
@@ -121,7 +119,11 @@ def _without_the_too_deep(text: str, max_depth: int) -> str:
 
 
 def _may_hold_half_a_pair(text: str) -> bool:
-    return bool(_ESCAPED_HALF_A_PAIR.search(text)) or (not text.isascii() and bool(_HALF_A_PAIR.search(text)))
+    return bool(_ESCAPED_HALF_A_PAIR.search(text)) or holds_half_a_pair(text)
+
+
+def holds_half_a_pair(text: str) -> bool:
+    return not text.isascii() and bool(_HALF_A_PAIR.search(text))
 
 
 def _decoded(data: bytes | str, root: str) -> str:
@@ -234,10 +236,10 @@ def dumps(value: Any, *, root: str = "", max_depth: int = MAX_DEPTH) -> str:
     try:
         text = _STORED.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        _refuse_first_defect(value, root, max_depth)
+        refuse_first_defect(value, root, max_depth)
         raise _refusal(root, f"not a JSON value: {error}") from error
-    if (not text.isascii() and _HALF_A_PAIR.search(text)) or not _is_fit(value, max_depth):
-        _refuse_first_defect(value, root, max_depth)
+    if holds_half_a_pair(text) or not _is_fit(value, max_depth):
+        refuse_first_defect(value, root, max_depth)
     return text
 
 
@@ -270,110 +272,6 @@ def _is_fit(value: Any, max_depth: int) -> bool:
     return not any(isinstance(item, (dict, list, tuple)) for item in level)
 
 
-# ---- canonical form -------------------------------------------------------------------------------------------------
-
-
-def canonical(value: Any) -> str:
-    """RFC 8785: one text per value, the same in every process and language; for fingerprints and idempotency hashes.
-
-    Numbers that are equal are written alike (`1`, `1.0` and `10e-1`). RFC 8785 knows doubles only; an integer that no
-    double holds exactly is written as its digits and `n`, which no RFC 8785 number can be mistaken for: to round it
-    would make two different payloads one.
-    Takes what `loads` returns; raises InvalidInput for values JSON cannot hold.
-    """
-    out: list[str] = []
-    try:
-        _write_canonical(value, out, 0)
-    except (TypeError, ValueError, UnicodeEncodeError):
-        _refuse_first_defect(value, "", MAX_BODY_DEPTH)
-        raise
-    text = "".join(out)
-    if not text.isascii() and _HALF_A_PAIR.search(text):
-        _refuse_first_defect(value, "", MAX_BODY_DEPTH)
-    return text
-
-
-def _write_canonical(value: Any, out: list[str], depth: int) -> None:
-    if isinstance(value, str):
-        out.append(encode_basestring(value))
-    elif value is None or isinstance(value, bool):
-        out.append(_LITERALS[value])
-    elif isinstance(value, int):
-        out.append(_canonical_integer(value))
-    elif isinstance(value, float):
-        out.append(_canonical_double(value))
-    elif depth == MAX_BODY_DEPTH:
-        raise ValueError("too deep")
-    elif isinstance(value, dict):
-        _write_canonical_object(value, out, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        _write_canonical_array(value, out, depth + 1)
-    else:
-        raise TypeError(type(value).__name__)
-
-
-_LITERALS = {None: "null", True: "true", False: "false"}
-
-
-def _write_canonical_object(value: dict[str, Any], out: list[str], depth: int) -> None:
-    separator = "{"
-    for key in sorted(value, key=_utf16_units):
-        out.append(separator + encode_basestring(key) + ":")
-        _write_canonical(value[key], out, depth)
-        separator = ","
-    out.append("}" if value else "{}")
-
-
-def _write_canonical_array(value: list[Any] | tuple[Any, ...], out: list[str], depth: int) -> None:
-    separator = "["
-    for item in value:
-        out.append(separator)
-        _write_canonical(item, out, depth)
-        separator = ","
-    out.append("]" if value else "[]")
-
-
-def _utf16_units(key: str) -> bytes:
-    return str.encode(key, "utf-16-be")
-
-
-def _canonical_integer(value: int) -> str:
-    if -_EXACT_IN_A_DOUBLE <= value <= _EXACT_IN_A_DOUBLE:
-        return int.__repr__(value)
-    try:
-        double = float(value)
-    except OverflowError:
-        return f"{value:d}n"
-    return _canonical_double(double) if double == value else f"{value:d}n"
-
-
-def _canonical_double(value: float) -> str:
-    """ECMAScript's Number::toString; Python finds the same shortest digits and differs only in how it lays them out."""
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError("not a JSON number")
-    if value == 0:
-        return "0"
-    sign, digits, point = _shortest_digits(value)
-    count = len(digits)
-    if count <= point <= 21:
-        return sign + digits.ljust(point, "0")
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    fraction = "." + digits[1:] if count > 1 else ""
-    return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
-
-
-def _shortest_digits(value: float) -> tuple[str, str, int]:
-    """(sign, d, n) with value = 0.d * 10**n, d without zeros at either end."""
-    mantissa, _, exponent = float.__repr__(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
-    return ("-" if value < 0 else ""), digits.rstrip("0"), point
-
-
 # ---- naming the place -----------------------------------------------------------------------------------------------
 
 
@@ -403,7 +301,7 @@ def _refusal(path: str, reason: str) -> InvalidInput:
     return InvalidInput(f"{path}: {reason}" if path else reason, path=path)
 
 
-def _refuse_first_defect(value: Any, root: str, max_depth: int) -> None:
+def refuse_first_defect(value: Any, root: str, max_depth: int) -> None:
     for steps, defect in _defects(value, max_depth):
         raise _refusal(path_of(root, steps), defect)
 

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
+from thunderagent.canonical_json import canonical
 from thunderagent.codec import Item, item_bytes
 from thunderagent.conditions import Write
 from thunderagent.dependencies import Dependencies
 from thunderagent.errors import Conflict, InvalidInput, StoreRefused, StoreThrottled, TooLarge, Unprocessable
-from thunderagent.jsontext import canonical, loads
+from thunderagent.jsontext import loads
 from thunderagent.model import Task
 from thunderagent.parents import Birth
 from thunderagent.queues import Queues, QueueSettings
