@@ -169,6 +169,8 @@ def read_environment(instance: str, name: str, section: Section) -> EnvironmentC
         tags=_tags(section),
         rollout=section.choice("rollout", base.rollout, ROLLOUTS),
     )
+    if not config.enforce_tls and config.bundle_for != THIS_MACHINE:
+        section.complain(f"enforceTls: only an AWS on this machine has no TLS (bundleFor: {THIS_MACHINE})")
     unserved = sorted(set(config.queue_limits) - set(config.queues))
     if unserved:
         section.complain(f"queues: no executor serves {listed(unserved)}; served: {listed(config.queues)}")

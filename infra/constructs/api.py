@@ -150,7 +150,7 @@ class Api(Construct):
         for statement in invocations.statements(scopes):
             grantee.grant_principal.add_to_principal_policy(statement)
         if isinstance(grantee, Construct):
-            invocations.acknowledge(grantee)
+            invocations.acknowledge(grantee, scopes)
 
     def _reads(self, grantee: iam.IGrantable, *, whole_bodies: bool) -> None:
         who = grantee.node.path if isinstance(grantee, Construct) else str(id(grantee))

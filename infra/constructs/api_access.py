@@ -14,7 +14,7 @@ from infra.config import AccessRole
 from infra.routes import SCOPES_OF_ROLE, Route, access_of
 
 ACTION = "execute-api:Invoke"
-REASON = "The id of a task or the name of a queue or schedule stands in the path: `*` takes its place and no other."
+REASON = "An id or a name stands in the path: `*` takes its place, and calls it covers beside the one meant are denied."
 
 
 class Invocations:
@@ -42,10 +42,10 @@ class Invocations:
             if resources
         ]
 
-    def acknowledge(self, scope: Construct) -> None:
-        """Accept what cdk-nag finds in such statements, as it writes it for policies of the API's own stack."""
+    def acknowledge(self, scope: Construct, scopes: Iterable[str]) -> None:
+        """Accept what cdk-nag finds in the statements of these, as it writes it for policies of the API's stack."""
         base = ":".join(self._as_found(part) for part in self._parts)
-        resources = {route.iam_resource for route in self._routes if "*" in route.iam_resource}
+        resources = {resource for resource in access_of(self._routes, scopes).allowed if "*" in resource}
         found = [f"IAM5[Resource::{base}/{self._stage_name}/{resource}]" for resource in sorted(resources)]
         acknowledge(scope, dict.fromkeys(found, REASON))
 
@@ -59,14 +59,15 @@ class ManagedAccess(Construct):
 
     def __init__(self, scope: Construct, id: str, *, access: AccessRole, invocations: Invocations) -> None:
         super().__init__(scope, id)
+        scopes = SCOPES_OF_ROLE[access.name]
         self.policy = iam.ManagedPolicy(
             self,
             "Policy",
             description=f"What a {access.name} of ThunderAgent may call",
-            statements=invocations.statements(SCOPES_OF_ROLE[access.name]),
+            statements=invocations.statements(scopes),
         )
         self.role = self._role(access) if access.assumed_by else None
-        invocations.acknowledge(self.policy)
+        invocations.acknowledge(self.policy, scopes)
 
     def _role(self, access: AccessRole) -> iam.Role:
         principals = [_principal(arn) for arn in access.assumed_by]

@@ -9,12 +9,12 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.acknowledge import acknowledge
 from infra.constructs.executor import Executor
+from infra.constructs.last_resort import EventLastResort
 
 ALIAS = "live"
 CODEDEPLOY_POLICY = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited"
@@ -60,7 +60,7 @@ class GradualRollout(Construct):
             alias.configure_async_invoke(
                 retry_attempts=0,
                 max_event_age=Duration.seconds(event_age_seconds[name]),
-                on_failure=destinations.SqsDestination(undelivered),
+                on_failure=EventLastResort(undelivered, executor.role),
             )
             qualified = f"{executor.function.function_arn}:{ALIAS}"
             for role in invokers:

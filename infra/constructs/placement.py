@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.acknowledge import acknowledge
 from infra.config import Network
 
 # What AWSLambdaVPCAccessExecutionRole allows, but for the logs.
@@ -62,6 +64,33 @@ def placement_of(scope: Construct, network: Network) -> Placement:
     return placement_in(scope, vpc=vpc, subnets=ec2.SubnetSelection(subnets=subnets), security_groups=groups)
 
 
-def grant_interfaces(role: iam.Role) -> None:
-    """The network interfaces Lambda makes in a function's name."""
-    role.add_to_policy(iam.PolicyStatement(actions=[f"ec2:{a}" for a in INTERFACE_ACTIONS], resources=["*"]))
+def grant_interfaces(scope: Construct, role: iam.Role) -> iam.Policy:
+    """The network interfaces Lambda makes in a function's name. The policy must be there before the function, and after
+    it: Lambda also takes them away.
+
+    The function's own code may do none of it: its calls carry `lambda:SourceFunctionArn`, Lambda's do not (AWS Lambda,
+    "Giving Lambda functions access to resources in an Amazon VPC").
+    """
+    actions = [f"ec2:{action}" for action in INTERFACE_ACTIONS]
+    functions = Stack.of(scope).format_arn(
+        service="lambda", resource="function", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
+    )
+    policy = iam.Policy(
+        scope,
+        "Interfaces",
+        roles=[role],
+        statements=[
+            iam.PolicyStatement(actions=actions, resources=["*"]),
+            iam.PolicyStatement(
+                effect=iam.Effect.DENY,
+                actions=actions,
+                resources=["*"],
+                conditions={"ArnLike": {"lambda:SourceFunctionArn": functions}},
+            ),
+        ],
+    )
+    reason = (
+        "EC2 makes and finds interfaces on `*`; Lambda does so in the role's name, and a Deny keeps the code from it."
+    )
+    acknowledge(policy, {"IAM5[Resource::*]": reason})
+    return policy

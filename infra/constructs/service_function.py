@@ -70,8 +70,7 @@ class ServiceFunction(Construct):
         for key in house.data_keys:
             grant_data_key(key, self.role)
         placement = house.placement
-        if placement:
-            grant_interfaces(self.role)
+        interfaces = grant_interfaces(self, self.role) if placement else None
         with staged(parts) as directory:
             self.function = lambda_.Function(
                 self,
@@ -95,14 +94,10 @@ class ServiceFunction(Construct):
                 vpc_subnets=placement.subnets if placement else None,
                 security_groups=list(placement.security_groups) if placement else None,
             )
-        if house.tracing or placement:
-            reason = "X-Ray's segments, and network interfaces before they are made, have no names to grant."
-            acknowledge(self.role, {"IAM5[Resource::*]": reason})
-        if house.key:
-            reason = "CDK's own grant to send to an encrypted queue; the key's policy and the resource are its bounds."
-            acknowledge(
-                self.role, dict.fromkeys(("IAM5[Action::kms:GenerateDataKey*]", "IAM5[Action::kms:ReEncrypt*]"), reason)
-            )
+        if interfaces:
+            self.function.node.add_dependency(interfaces)
+        if house.tracing:
+            acknowledge(self.role, {"IAM5[Resource::*]": "X-Ray takes segments without a name that could be granted."})
         acknowledge(self.function, {"L1": "One runtime is tested; a newer one is taken with a release, not by itself."})
 
     def _role(self) -> iam.Role:

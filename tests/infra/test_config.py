@@ -131,6 +131,7 @@ def test_an_instance_has_its_own_stack_names() -> None:
         ({"alarmEmails": ["nobody"]}, r"alarmEmails is 'nobody': it must be texts matching"),
         ({"architecture": "x86"}, r"architecture is 'x86': it must be one of arm64, x86_64"),
         ({"bundleFor": "docker"}, r"bundleFor is 'docker': it must be one of lambda, this-machine"),
+        ({"enforceTls": False}, r"enforceTls: only an AWS on this machine has no TLS \(bundleFor: this-machine\)"),
         ({"encryption": {"kind": "kms"}}, r"encryption\.kind is 'kms': it must be one of aws, own, given"),
         ({"encryption": {"kind": "given"}}, r"encryption\.keyArn is None: it must be a text matching arn:"),
         ({"encryption": {"kind": "own", "keyArn": "x"}}, r"encryption\.keyArn is not a known key; known: kind"),

@@ -13,7 +13,7 @@ import pytest
 
 from infra.assets import AssetError, Project, staged
 from tests.infra.templates import of_type, properties, readable, write
-from tests.infra.test_security_findings import unacknowledged
+from tests.infra.test_security_findings import found_at, unacknowledged
 from tests.support.example_apps import example
 from tests.support.wheels import only_from, repack
 from thunderagent.cdk import ConfigError, DataProtection, ExecutorProfile, Throttling
@@ -330,6 +330,25 @@ def test_it_brings_no_security_finding(tools: Any, tmp_path: Path) -> None:
     with suppress(RuntimeError):
         app.synth()
     assert unacknowledged(json.loads((tmp_path / "out" / "validation-report.json").read_text())) == set()
+
+
+def test_what_is_given_brings_no_finding_of_ours(tools: Any, tmp_path: Path) -> None:
+    """The topic, the VPC and the key have findings of their own here: those are their owner's."""
+    from aws_cdk import aws_ec2 as ec2
+    from aws_cdk import aws_kms as kms
+    from aws_cdk import aws_sns as sns
+
+    from infra.application import check
+
+    app, stack, put = tools
+    given = {"key": kms.Key(stack, "MyKey"), "vpc": ec2.Vpc(stack, "MyVpc"), "alarm_topic": sns.Topic(stack, "MyTopic")}
+    put("Tasks", **given, alarm_emails=[])
+    check(app)
+    with suppress(RuntimeError):
+        app.synth()
+    found = found_at(json.loads((tmp_path / "out" / "validation-report.json").read_text()))
+    assert ("AwsSolutions-SNS3", "Mine/MyTopic/Resource") in found
+    assert {each for each in found if each[1].startswith("Mine/Tasks/")} == set()
 
 
 def test_the_layer_does_not_hold_the_construct() -> None:

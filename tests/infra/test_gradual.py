@@ -74,6 +74,18 @@ def test_the_alias_is_invoked_once_and_within_the_lease(gradual: Synthesised) ->
     assert first["MaximumRetryAttempts"] == 0
 
 
+def test_the_alias_brings_the_executor_no_right_but_to_send(gradual: Synthesised) -> None:
+    """CDK's own destinations let it look at the queue as well, and use a queue's key by wildcards."""
+    actions = {
+        action
+        for id, policy in of_type(gradual.service, "AWS::IAM::Policy").items()
+        if id.startswith("Executor")
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert {action for action in actions if action.startswith("sqs:")} == {"sqs:SendMessage"}
+
+
 def test_alarms_take_it_back(gradual: Synthesised) -> None:
     (group,) = properties(gradual.service, "AWS::CodeDeploy::DeploymentGroup")
     assert group["AutoRollbackConfiguration"]["Enabled"] is True

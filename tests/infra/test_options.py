@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.assets import Project
 from tests.infra.templates import Synthesise, Synthesised, functions, of_type, properties, readable
-from tests.infra.test_security_findings import findings
 
 KEY_ARN = "arn:aws:kms:eu-central-1:111122223333:key/0f4c0000-0000-4000-8000-000000000000"
 FENCED = {
@@ -129,6 +126,21 @@ def test_every_role_may_make_its_network_interfaces(fenced: Synthesised, prod: S
     assert able(prod) == 0
 
 
+def test_the_code_may_not_touch_the_interfaces_itself(fenced: Synthesised) -> None:
+    """Lambda's calls in the role's name do not carry the function's ARN; the code's do."""
+    policies = [each for each in of_type(fenced.service, "AWS::IAM::Policy").items() if "Interfaces" in each[0]]
+    assert len(policies) == len(functions(fenced.service))
+    for _, policy in policies:
+        allow, deny = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert (allow["Effect"], deny["Effect"]) == ("Allow", "Deny")
+        assert deny["Action"] == allow["Action"]
+        assert deny["Resource"] == "*"
+        assert readable(deny["Condition"]["ArnLike"]["lambda:SourceFunctionArn"]).endswith(":function:*")
+    needed = {id for id, _ in policies}
+    for function in of_type(fenced.service, "AWS::Lambda::Function").values():
+        assert needed & set(function["DependsOn"])
+
+
 # ---- CPU, tags, addresses --------------------------------------------------------------------------------------------
 
 
@@ -159,10 +171,3 @@ def test_every_address_hears_the_alarms(fenced: Synthesised) -> None:
         ("email", "ops@example.com"),
         ("email", "oncall@example.com"),
     }
-
-
-# ---- security --------------------------------------------------------------------------------------------------------
-
-
-def test_keys_and_a_vpc_bring_no_finding(project: Project, tmp_path: Path) -> None:
-    assert findings("prod", project, tmp_path, section=FENCED) == set()

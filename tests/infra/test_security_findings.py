@@ -20,6 +20,12 @@ def findings(
     environment: str, project: Project, outdir: Path, *, defect: bool = False, section: dict[str, Any] | None = None
 ) -> set[str]:
     """Rules that are neither obeyed nor acknowledged, as the validation report tells them."""
+    return unacknowledged(synthesised_report(environment, project, outdir, defect=defect, section=section))
+
+
+def synthesised_report(
+    environment: str, project: Project, outdir: Path, *, defect: bool = False, section: dict[str, Any] | None = None
+) -> dict[str, Any]:
     from aws_cdk import App
     from aws_cdk import aws_iam as iam
 
@@ -34,7 +40,8 @@ def findings(
     check(app)
     with suppress(RuntimeError):  # jsii has one exception for everything; the report says what it was
         app.synth()
-    return unacknowledged(json.loads((outdir / "validation-report.json").read_text()))
+    report: dict[str, Any] = json.loads((outdir / "validation-report.json").read_text())
+    return report
 
 
 def unacknowledged(report: dict[str, Any]) -> set[str]:
@@ -57,8 +64,78 @@ def test_tokens_and_browsers_bring_no_finding(project: Project, tmp_path: Path) 
     assert findings("prod", project, tmp_path, section=section) == set()
 
 
-def test_a_wildcard_would_be_found(project: Project, tmp_path: Path) -> None:
-    found = findings("prod", project, tmp_path, defect=True)
+NETWORK = {"vpcId": "vpc-0a1b2c3d", "subnetIds": ["subnet-0a1b2c3d"]}
+GIVEN_KEY = {
+    "kind": "given",
+    "keyArn": "arn:aws:kms:eu-central-1:111122223333:key/0f4c0000-0000-4000-8000-000000000000",
+}
+CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "local": ("local", {}),
+    "prod": ("prod", {}),
+    "prod, own key": ("prod", {"encryption": {"kind": "own"}}),
+    "prod, VPC": ("prod", {"vpc": NETWORK}),
+    "prod, all that can be given": (
+        "prod",
+        {
+            "encryption": GIVEN_KEY,
+            "vpc": {**NETWORK, "securityGroupIds": ["sg-0a1b2c3d"]},
+            "tracing": True,
+            "rollout": "canary10Percent5Minutes",
+            "cors": {"allowOrigins": ["https://ops.example"]},
+            "roles": {"viewer": {}},
+            "alarmEmails": ["ops@example.com"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_every_reason_is_for_a_finding_that_is_there(configuration: str, project: Project, tmp_path: Path) -> None:
+    """A reason without its finding says what is no longer so, and would hide what comes to stand there."""
+    environment, section = CONFIGURATIONS[configuration]
+    reasons = Reasons()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("infra.acknowledge.Validations", reasons)
+        rules = found_at(synthesised_report(environment, project, tmp_path, section=section))
+    assert rules, "nothing was judged"
+    accepted = {(rule, path) for rule, path in rules if any(reasons.covers(each, rule, path) for each in reasons.given)}
+    assert rules - accepted == set()
+    needless = [each for each in reasons.given if not any(reasons.covers(each, *found) for found in rules)]
+    assert needless == []
+
+
+class Reasons:
+    """Takes the place of CDK's Validations: keeps what would be accepted where, and accepts nothing."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str]] = []
+        self._path = ""
+
+    def of(self, scope: Any) -> Reasons:
+        self._path = scope.node.path
+        return self
+
+    def acknowledge(self, *rules: Any) -> None:
+        self.given += [(rule.id, self._path) for rule in rules]
+
+    @staticmethod
+    def covers(reason: tuple[str, str], rule: str, path: str) -> bool:
+        return reason[0] == rule and f"{path}/".startswith(f"{reason[1]}/")
+
+
+def found_at(report: dict[str, Any]) -> set[tuple[str, str]]:
+    """Each finding and the construct it is about."""
+    return {
+        (violation["ruleName"], construct["constructPath"])
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+        for construct in violation["violatingConstructs"]
+    }
+
+
+@pytest.mark.parametrize("section", [{}, {"vpc": NETWORK, "encryption": {"kind": "own"}}], ids=["prod", "fenced"])
+def test_a_wildcard_would_be_found(project: Project, tmp_path: Path, section: dict[str, Any]) -> None:
+    found = findings("prod", project, tmp_path, defect=True, section=section)
     assert any("IAM5[Resource::*]" in rule for rule in found)
     assert any("IAM5[Action::dynamodb:*]" in rule for rule in found)
 
