@@ -19,7 +19,8 @@ def named_in_rooms() -> Counter[str]:
 
 
 def test_every_module_of_the_library_has_one_room() -> None:
-    modules = {each.stem for each in PACKAGE.glob("*.py")} | {each.parent.name for each in PACKAGE.glob("*/__init__.py")}
+    modules = {each.stem for each in PACKAGE.glob("*.py")}
+    modules |= {each.parent.name for each in PACKAGE.glob("*/__init__.py")}
     named = named_in_rooms()
     assert {*named} == modules - BESIDE
     assert {name for name, times in named.items() if times > 1} == set()
