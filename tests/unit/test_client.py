@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,7 @@ from botocore.credentials import Credentials
 
 import thunderagent
 from tests.support.fakes import FakeClock, FakeRandomness
+from tests.support.http_server import answer, scripted_server
 from thunderagent.client import (
     ApiError,
     AsyncThunderClient,
@@ -369,8 +371,72 @@ class TestSigning:
         with pytest.raises(ConfigurationError, match="no region"):
             ThunderClient("http://x", credentials=self.CREDENTIALS, session=NoRegion())
 
-    def test_a_token_in_place_of_a_signature(self) -> None:
-        ThunderClient("http://x", bearer_token=lambda: "jwt")
+
+class TestBearerTokens:
+    """A JWT in place of a signature: sent to the API with each call, and told to nobody else."""
+
+    SECRETS = ("eyJhbGciOi.first-secret_token", "eyJhbGciOi.second-secret_token")
+
+    def test_it_is_asked_for_and_sent_with_every_call(self) -> None:
+        tokens = iter(self.SECRETS)
+        with scripted_server(answer(201, TASK), answer(200, TASK)) as server:
+            thunder = ThunderClient(server.url, bearer_token=lambda: next(tokens))
+            thunder.submit("a", {"x": 1}, idempotency_key="k")
+            thunder.get("t1")
+        assert [each.headers["authorization"] for each in server.requests] == [
+            f"Bearer {each}" for each in self.SECRETS
+        ]
+        assert not [name for each in server.requests for name in each.headers if name.startswith("x-amz-")]
+
+    def test_a_repeated_call_carries_the_token_of_then(self) -> None:
+        tokens = iter(self.SECRETS)
+        with scripted_server(answer(503), answer(200, TASK)) as server:
+            ThunderClient(
+                server.url, bearer_token=lambda: next(tokens), clock=FakeClock(), randomness=FakeRandomness()
+            ).get("t1")
+        assert [each.headers["authorization"] for each in server.requests] == [
+            f"Bearer {each}" for each in self.SECRETS
+        ]
+
+    def test_the_bucket_a_body_is_fetched_from_does_not_see_it(self) -> None:
+        with scripted_server(answer(200, b"[1]")) as bucket:
+            url = f"{bucket.url}/bodies/x?X-Amz-Signature=s"
+            with scripted_server(answer(303, b"", location=url)) as server:
+                body = ThunderClient(server.url, bearer_token=lambda: self.SECRETS[0]).payload("t1")
+        assert body == [1]
+        assert [each.line for each in bucket.requests] == ["GET /bodies/x?X-Amz-Signature=s HTTP/1.1"]
+        assert "authorization" not in bucket.requests[0].headers
+
+    def test_it_stands_in_no_log_and_no_error(self, caplog: pytest.LogCaptureFixture) -> None:
+        refused = answer(401, {"message": "Unauthorized"})
+        with caplog.at_level("DEBUG"), scripted_server(answer(200, TASK), refused, None) as server:
+            thunder = ThunderClient(server.url, bearer_token=lambda: self.SECRETS[0], attempts=1, clock=FakeClock())
+            thunder.get("t1")
+            told = [repr(thunder), repr(vars(thunder))]
+            for _ in range(2):
+                with pytest.raises(ApiError) as raised:
+                    thunder.get("t1")
+                told += traceback.format_exception(raised.value)
+        assert len(server.requests) == 3
+        assert any("GET /tasks/t1" in record.getMessage() for record in caplog.records), "nothing was logged at all"
+        told += [f"{record.getMessage()} {vars(record)}" for record in caplog.records]
+        assert not [text for text in told if "secret_token" in text]
+
+    def test_the_end_of_a_files_line_is_no_part_of_it(self) -> None:
+        with scripted_server(answer(200, TASK)) as server:
+            ThunderClient(server.url, bearer_token=lambda: f" {self.SECRETS[0]}\r\n").get("t1")
+        assert server.requests[0].headers["authorization"] == f"Bearer {self.SECRETS[0]}"
+
+    @pytest.mark.parametrize(
+        "token",
+        ["", " ", "secret\r\nx-other: 1", "secret token", "sécret", "secret\0", "Bearer secret", None, b"secret"],
+    )
+    def test_what_is_no_token_is_not_sent_and_not_quoted(self, token: Any) -> None:
+        with scripted_server() as server:
+            with pytest.raises(ConfigurationError) as raised:
+                ThunderClient(server.url, bearer_token=lambda: token).get("t1")
+            assert "cret" not in "".join(traceback.format_exception(raised.value))
+        assert server.requests == []
 
 
 def test_a_port_where_nobody_listens_is_unreachable_and_tried_again() -> None:

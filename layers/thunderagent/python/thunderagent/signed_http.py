@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from thunderagent.clock import Clock, Randomness
-from thunderagent.errors import ThunderAgentError
+from thunderagent.errors import ConfigurationError, ThunderAgentError
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -212,8 +212,17 @@ def sigv4_exchange(credentials: Credentials, region: str) -> Exchange:
     return exchange
 
 
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
 def bearer_exchange(token: Callable[[], str]) -> Exchange:
-    """Requests with a JWT, for an API deployed with a JWT authorizer. `token` is asked before each request."""
+    """Requests with a JWT, for an API deployed with a JWT authorizer. `token` is asked before each request.
+
+    Space around it, as the end of a file's line, is no part of it. URLs of other hosts must come here without headers.
+
+    Raises ConfigurationError for what no header can carry as a token (RFC 6750), without saying what it was: a refusal
+    further down would quote it.
+    """
     from botocore.awsrequest import AWSRequest
 
     transport = _transport()
@@ -221,10 +230,17 @@ def bearer_exchange(token: Callable[[], str]) -> Exchange:
     def exchange(
         method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        signed = {**headers, "authorization": f"Bearer {token()}"} if headers else {}
+        signed = {**headers, "authorization": f"Bearer {_checked(token())}"} if headers else {}
         return transport(AWSRequest(method=method, url=url, headers=signed, data=body))
 
     return exchange
+
+
+def _checked(token: str) -> str:
+    text = token.strip() if isinstance(token, str) else ""
+    if not _TOKEN.fullmatch(text):
+        raise ConfigurationError("bearer_token gives no token: letters, digits and -._~+/ are expected")
+    return text
 
 
 def _transport() -> Callable[[Any], tuple[int, Mapping[str, str], bytes]]:
