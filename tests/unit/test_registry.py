@@ -182,8 +182,10 @@ def test_it_is_loaded_from_the_package_beside_the_code(tmp_path: Path, monkeypat
     write_registry(DOCUMENT, tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "python")
     monkeypatch.delitem(sys.modules, "thunderagent_registry", raising=False)
-    assert load_registry() == Registry.from_dict(DOCUMENT)
-    monkeypatch.delitem(sys.modules, "thunderagent_registry", raising=False)
+    try:
+        assert load_registry() == Registry.from_dict(DOCUMENT)
+    finally:
+        sys.modules.pop("thunderagent_registry", None)  # not by monkeypatch, which would put it back for later tests
 
 
 def test_without_one_the_command_that_makes_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,6 +157,7 @@ def test_a_bad_handler_is_told_before_anything_is_claimed(tmp_path: Path) -> Non
         setup.read_registry([directory], None, tmp_path, "default", None)
 
 
-def test_neither_handlers_nor_registry_is_refused(tmp_path: Path) -> None:
+def test_neither_handlers_nor_registry_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "thunderagent_registry", None)  # none is installed, whatever was imported before
     with pytest.raises(Refused, match="--handlers"):
         setup.read_registry([], None, tmp_path, "default", None)
