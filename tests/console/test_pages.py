@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from types import SimpleNamespace
 from typing import Any
 
@@ -391,6 +392,24 @@ class TestDashboards:
         assert "Flow Submitted 4 1 without data" in text
         assert "▲ in alarm A" in text
         assert "Now Submitted 4" in text
+
+    def test_odd_widgets_stand_beside_good_ones(self, site: Site) -> None:
+        flow = {"title": "Flow", "stat": "Sum", "metrics": [["ThunderAgent", "Submitted", "Service", SERVICE]]}
+        odd = [None, {"type": 5}, {"type": "metric", "properties": {"metrics": [None, [], [{"id": []}]], "title": 7}}]
+        lines = {"horizontal": [{"value": float("inf"), "label": "no end"}, {"value": 3, "label": "limit"}]}
+        odd.append({"type": "metric", "properties": {**flow, "title": "Odd lines", "annotations": lines}})
+        site.cloudwatch.dashboards = {f"{SERVICE}-Main": {"widgets": [*odd, {"type": "metric", "properties": flow}]}}
+        site.cloudwatch.values = {("Submitted", "Sum"): [(START, 4.0), (START + 60, float("nan"))]}
+        page = site.get("/part/dashboards?hours=1")
+        text = text_of(page)
+        for shown in ("A widget of type 5: see it in the AWS console.", "Untitled", "Odd lines Submitted 4", "limit 3"):
+            assert shown in text
+        assert "Flow Submitted 4" in text
+        assert "no end" not in text
+        drawings = [json.loads(unescape(each)) for each in re.findall(r'data-chart="([^"]*)"', page)]
+        values = [[line["values"] for line in each["series"]] for each in drawings]
+        assert [4.0] in values[-1]
+        assert "NaN" not in page
 
     def test_none(self, site: Site) -> None:
         site.console.dashboard = None

@@ -169,18 +169,55 @@ class TestDashboardBody:
         )
         assert [(line.label, line.value) for line in found[0].lines] == [("limit", 5.0)]
 
+    GOOD = ("NS", "Good")
+
     @pytest.mark.parametrize(
-        "properties",
+        ("properties", "drawn"),
         [
-            None,
-            [],
-            {"metrics": "x"},
-            {"metrics": [None, "x", [], [{}], [1], ["...", "a"], [".", "."]]},
-            {"annotations": []},
+            (None, []),
+            ([], []),
+            ({"metrics": "x"}, []),
+            ({"metrics": [None, "x", [], [{}], [1], [*GOOD]]}, ["Good"]),
+            ({"metrics": [["...", "a"], [*GOOD]]}, ["Good"]),  # a shorthand without a row above it names no metric
+            ({"metrics": [[*GOOD], ["...", "Other"]]}, ["Good", "Other"]),
+            ({"metrics": [[*GOOD, "Queue"]]}, ["Good"]),  # a dimension without a value is left out
+            ({"metrics": [[*GOOD]], "annotations": []}, ["Good"]),
+            ({"metrics": [[*GOOD]], "title": None, "view": None, "stacked": 1, "period": "x", "stat": None}, ["Good"]),
         ],
     )
-    def test_odd_bodies(self, properties: Any) -> None:
-        widgets({"type": "metric", "width": "wide", "properties": properties})
+    def test_of_an_odd_widget_what_can_be_read_is_drawn(self, properties: Any, drawn: list[str]) -> None:
+        (found,) = widgets({"type": "metric", "width": "wide", "height": True, "x": [], "properties": properties})
+        assert [each.name for each in found.metrics] == drawn
+        assert all((each.namespace, each.dimensions, each.period) == ("NS", (), 60) for each in found.metrics)
+        assert (found.kind, found.width, found.height, found.columns) == ("metric", 6, 6, 6)
+        assert (found.title, found.view, found.is_stacked, found.lines) == ("Untitled", "timeSeries", False, ())
+
+    @pytest.mark.parametrize(
+        ("asked", "sent"), [("x", 60), (True, 60), (None, 60), (-5, 60), (90, 120), (300, 300), (10**30, 86_400)]
+    )
+    def test_a_period_is_one_that_can_be_asked_for(self, asked: Any, sent: int) -> None:
+        (found,) = metrics([[*self.GOOD, {"period": asked}]])
+        assert found.period == sent
+
+    @pytest.mark.parametrize("id", ["X", "a b", "", "1a", None, 5, ["x"], "a" * 300])
+    def test_an_id_that_cannot_be_asked_for_is_replaced(self, id: Any) -> None:
+        (found,) = metrics([[*self.GOOD, {"id": id}]])
+        assert found.id == "w0_n0"
+
+    @pytest.mark.parametrize("value", [True, None, "5", [], float("nan"), float("inf"), 10**400])
+    def test_a_line_that_cannot_be_drawn_is_left_out(self, value: Any) -> None:
+        horizontal = [{"label": "odd", "value": value}, "x", {"label": "limit", "value": 5}]
+        (found,) = widgets({"type": "metric", "properties": {"annotations": {"horizontal": horizontal}}})
+        assert [(line.label, line.value) for line in found.lines] == [("limit", 5.0)]
+
+    def test_what_is_no_widget_takes_no_place(self) -> None:
+        found = widgets(None, "x", 5, [], {"type": "text", "properties": {"markdown": "## Here"}})
+        assert [each.paragraphs for each in found] == [[(True, "Here")]]
+
+    @pytest.mark.parametrize("kind", [5, None, "", "explorer"])
+    def test_a_widget_of_no_known_type_says_which(self, kind: Any) -> None:
+        (found,) = widgets({"type": kind, "properties": {"title": "Mine"}})
+        assert (found.title, found.note) == ("Mine", f"A widget of type {kind}: see it in the AWS console.")
 
     @pytest.mark.parametrize("text", ["[]", "{}", '{"widgets": 1}', "x"])
     def test_no_dashboard(self, text: str) -> None:
@@ -215,6 +252,12 @@ class TestMeasures:
 
     def test_periods_keep_charts_small(self) -> None:
         assert [period_for(hours * 3600) for hours in (1, 3, 12, 24, 168, 1000)] == [60, 60, 300, 300, 3600, 21600]
+
+    def test_what_no_chart_can_show_is_no_point(self) -> None:
+        cloudwatch = FakeCloudWatch()
+        cloudwatch.values = {("A", "Sum"): [(NOW, float("nan")), (NOW + 60, 2.0), (NOW + 120, float("inf"))]}
+        (found,) = Measures(cloudwatch).read([Metric("a", "N", "A")], start=NOW, end=NOW + 180)
+        assert found.points == ((int(NOW) + 60, 2.0),)
 
 
 class TestTaskLogs:
@@ -263,6 +306,9 @@ class TestShown:
             (4321.6, "4\u2009322"),
             (None, "–"),
             (True, "True"),
+            (float("nan"), "–"),
+            (float("-inf"), "–"),
+            (10**30, "1" + "\u2009000" * 10),
         ],
     )
     def test_numbers(self, value: Any, text: str) -> None:

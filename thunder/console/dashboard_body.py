@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from thunder.console.measures import Metric
+from thunder.console.measures import Metric, is_drawable
 
 COLUMNS: Final = 24
+LONGEST_PERIOD: Final = 86_400  # of GetMetricData
+_ID = re.compile(r"[a-z][A-Za-z0-9_]{0,200}")  # what GetMetricData takes; one that is refused fails the whole call
 _LINK = re.compile(r"\[(?:button:[a-z]*:)?([^\]\n]*)\]\([^)\n]*\)")
 
 
@@ -83,7 +85,7 @@ def _widget(found: Mapping[str, Any], prefix: str, period: int) -> Widget:
     said = found.get("properties")
     properties: Mapping[str, Any] = said if isinstance(said, dict) else {}
     width, height = _int(found, "width", 6), _int(found, "height", 6)
-    title = str(properties.get("title", ""))
+    title = _text(properties, "title")
     match kind:
         case "metric":
             return Widget(
@@ -91,20 +93,20 @@ def _widget(found: Mapping[str, Any], prefix: str, period: int) -> Widget:
                 title or "Untitled",
                 width,
                 height,
-                view=str(properties.get("view", "timeSeries")),
+                view=_text(properties, "view", "timeSeries"),
                 is_stacked=properties.get("stacked") is True,
                 metrics=tuple(_metrics(properties, prefix, period)),
                 lines=tuple(_lines(properties)),
             )
         case "text":
-            return Widget(kind, "", width, height, text=str(properties.get("markdown", "")))
+            return Widget(kind, "", width, height, text=_text(properties, "markdown"))
         case "alarm":
             arns = properties.get("alarms", [])
             names = tuple(str(arn).rpartition(":alarm:")[2] for arn in arns) if isinstance(arns, list) else ()
             return Widget(kind, title or "Alarms", width, height, alarms=names)
         case "log":
             note = "A query of CloudWatch Logs Insights, which costs by what it reads: run it in the AWS console."
-            return Widget(kind, title or "Log query", width, height, text=str(properties.get("query", "")), note=note)
+            return Widget(kind, title or "Log query", width, height, text=_text(properties, "query"), note=note)
     return Widget(kind, title or kind, width, height, note=f"A widget of type {kind}: see it in the AWS console.")
 
 
@@ -114,7 +116,7 @@ def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterato
     rows = properties.get("metrics", [])
     spelled = _all_spelled_out(rows if isinstance(rows, list) else [])
     others = [words for words in spelled if len(words) > 1]
-    ids = [str(_options(row)["id"]) for row in rows if isinstance(row, list) and "id" in _options(row)]
+    ids = [_options(row)["id"] for row in rows if _has_id(_options(row))]
     for number, row in enumerate(rows if isinstance(rows, list) else []):
         if not isinstance(row, list):
             continue
@@ -123,8 +125,8 @@ def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterato
             label="",
             is_shown=options.get("visible", True) is not False,
             is_right=options.get("yAxis") == "right",
-            period=max(period, _int(options, "period", _int(properties, "period", period))),
-            id=f"{prefix}_{options['id']}" if "id" in options else f"{prefix}_n{number}",
+            period=_period(options, properties, period),
+            id=f"{prefix}_{options['id']}" if _has_id(options) else f"{prefix}_n{number}",
         )
         if "expression" in options:
             expression = _renamed(str(options["expression"]), ids, prefix)
@@ -146,6 +148,16 @@ def _metrics(properties: Mapping[str, Any], prefix: str, period: int) -> Iterato
 
 def _options(row: Any) -> Mapping[str, Any]:
     return row[-1] if isinstance(row, list) and row and isinstance(row[-1], dict) else {}
+
+
+def _has_id(options: Mapping[str, Any]) -> bool:
+    return isinstance(options.get("id"), str) and _ID.fullmatch(options["id"]) is not None
+
+
+def _period(options: Mapping[str, Any], properties: Mapping[str, Any], shortest: int) -> int:
+    """In whole minutes, as GetMetricData takes it."""
+    asked = _int(options, "period", _int(properties, "period", shortest))
+    return min(LONGEST_PERIOD, -(-max(shortest, asked) // 60) * 60)
 
 
 def _all_spelled_out(rows: Sequence[Any]) -> list[list[str]]:
@@ -190,10 +202,15 @@ def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
     annotations = properties.get("annotations")
     horizontal = annotations.get("horizontal", []) if isinstance(annotations, dict) else []
     for each in horizontal if isinstance(horizontal, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("value"), int | float):
-            yield Line(str(each.get("label", "")), float(each["value"]))
+        if isinstance(each, dict) and is_drawable(each.get("value")):
+            yield Line(_text(each, "label"), float(each["value"]))
 
 
 def _int(found: Mapping[str, Any], name: str, default: int = 0) -> int:
     value = found.get(name, default)
-    return value if isinstance(value, int) else default
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _text(found: Mapping[str, Any], name: str, default: str = "") -> str:
+    value = found.get(name)
+    return value if isinstance(value, str) else default

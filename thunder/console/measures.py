@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+DRAWABLE_MOST: Final = 1e300  # beyond lies what JSON cannot say and no axis can show
 QUERIES_A_CALL: Final = 500  # CloudWatch's limit
 PAGES_MOST: Final = 20
 PERIODS: Final = ((3 * 3600, 60), (24 * 3600, 300), (7 * 86_400, 3600))
+
+
+def is_drawable(value: Any) -> bool:
+    """Whether it is a number that a chart can show: neither a boolean, nor infinite, nor no number at all."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= DRAWABLE_MOST
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ class Measures:
             answer = self._cloudwatch.get_metric_data(MetricDataQueries=queries, **asked, **token)
             for result in answer["MetricDataResults"]:
                 times = [int(at.timestamp()) for at in result["Timestamps"]]
-                points.setdefault(result["Id"], []).extend(zip(times, map(float, result["Values"]), strict=True))
+                pairs = zip(times, result["Values"], strict=True)
+                points.setdefault(result["Id"], []).extend((at, float(each)) for at, each in pairs if is_drawable(each))
                 if result.get("StatusCode") in ("InternalError", "Forbidden"):
                     problems[result["Id"]] = "; ".join(each["Value"] for each in result.get("Messages", ()))
             if not answer.get("NextToken"):

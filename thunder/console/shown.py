@@ -33,6 +33,8 @@ def number(value: Any) -> str:
     """Whole numbers grouped, others to three significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–" if value is None else str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "–"
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}".replace(",", "\u2009")
     return f"{value:.3g}" if abs(value) < 1000 else number(round(value))
