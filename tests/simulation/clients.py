@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.simulation.cloud import Cloud, NoAnswer
+from tests.simulation.cloud import Cloud
 from tests.simulation.handlers import text_of
+from tests.simulation.invocations import NoAnswer
 from tests.simulation.kernel import Process
 from tests.simulation.side_rules import KEY_TAG
 from thunderagent.errors import Conflict, NotFound, OutcomeUnknown, StoreError, Unprocessable
@@ -232,6 +233,6 @@ class Clients:
     def _until_answered(self, work: Callable[[Service], Any]) -> Any:
         while True:
             try:
-                return self._cloud.call(work)
+                return self._cloud.invocations.call(work)
             except (StoreError, NoAnswer, OutcomeUnknown):
                 self._cloud.kernel.pause(0.2 + self._process.random.random() * 2)

@@ -13,6 +13,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
@@ -53,6 +54,19 @@ class Process:
 class Actor:
     """One line of execution."""
 
+    __slots__ = (
+        "_function",
+        "_kernel",
+        "interrupt",
+        "is_done",
+        "line",
+        "name",
+        "number",
+        "process",
+        "ticket",
+        "when_done",
+    )
+
     def __init__(self, kernel: Kernel, process: Process, name: str, function: Callable[[], Any]) -> None:
         self.process = process
         self.name = name
@@ -61,11 +75,12 @@ class Actor:
         self.is_done = False
         self.interrupt: type[BaseException] | None = None
         self.when_done: list[Callable[[], None]] = []
+        self.line: greenlet | None = None  # from its first step to its end
         self._kernel = kernel
         self._function = function
-        self.greenlet = greenlet(self._run, parent=kernel.main)  # where it returns to at its end
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """From its first step to its end, on a greenlet of the kernel's."""
         try:
             if not self.process.is_dead:
                 self._function()
@@ -77,7 +92,9 @@ class Actor:
             self._kernel.defect(self, error)
         finally:
             self.is_done = True
+            self.line = None
             self.process.actors.discard(self)
+            self._kernel.forget(self)
             for tell in self.when_done:
                 tell()
 
@@ -95,9 +112,14 @@ class Kernel:
         self._keep = keep
         self._digest = hashlib.sha256(f"seed {seed}".encode())
         self._heap: list[tuple[float, float, int, Any, int]] = []
-        self._numbers = 0
+        self._until = -math.inf  # nothing later happens now
         self._actors: dict[int, Actor] = {}
+        self._idle_lines: list[greenlet] = []
+        self._look: tuple[int, Callable[[], None]] = (0, lambda: None)  # every so many steps
+        self._next_look: float = math.inf
+        self.number: Callable[[], int] = count(1).__next__
         self.main = getcurrent()
+        self.current: Actor  # who has the floor
 
     # ---- history -----------------------------------------------------------------------------------------------------
 
@@ -125,20 +147,19 @@ class Kernel:
 
     # ---- actors ------------------------------------------------------------------------------------------------------
 
-    def number(self) -> int:
-        self._numbers += 1
-        return self._numbers
-
     def spawn(self, process: Process, name: str, function: Callable[[], Any], *, after: float = 0) -> Actor:
         actor = Actor(self, process, name, function)
         self._actors[actor.number] = actor
-        actor.when_done.append(lambda: self._forget(actor))
         process.actors.add(actor)
         self._push(self.now + after, actor, actor.ticket)
         return actor
 
-    def _forget(self, actor: Actor) -> None:
+    def forget(self, actor: Actor) -> None:
         self._actors.pop(actor.number, None)
+
+    def look_every(self, steps: int, look: Callable[[], None]) -> None:
+        """Between two steps, now and then: `look` may not pause."""
+        self._look, self._next_look = (steps, look), self.steps + steps
 
     def at(self, instant: float, action: Callable[[], Any]) -> None:
         """Something that happens by itself: it may not pause."""
@@ -146,11 +167,6 @@ class Kernel:
 
     def after(self, seconds: float, action: Callable[[], Any]) -> None:
         self.at(self.now + seconds, action)
-
-    @property
-    def current(self) -> Actor:
-        actor: Actor = getcurrent().actor
-        return actor
 
     def actor_of(self, number: int) -> Actor | None:
         return self._actors.get(number)
@@ -163,12 +179,27 @@ class Kernel:
     def pause(self, seconds: float) -> None:
         """Let time pass. Raises Died when the process ended meanwhile, and what `interrupt` asked for."""
         actor = self.current
-        if actor.process.is_dead:
+        process = actor.process
+        if process.is_dead:
             raise Died
-        self._push(self.now + max(0.0, seconds), actor, actor.ticket)
-        self.main.switch()
-        if actor.process.is_dead:
-            raise Died
+        instant = self.now + seconds if seconds > 0 else self.now
+        entry = (instant, self.random.random(), self.number(), actor, actor.ticket)
+        heap = self._heap
+        if (
+            (not heap or entry < heap[0])  # the heap would give the floor back, and nothing is to be done before:
+            and instant <= self._until  # then nobody else need be asked
+            and process.frozen_until <= instant
+            and self.steps + 1 < self._next_look
+            and self.broken is None
+        ):
+            self.now = instant
+            actor.ticket += 1
+            self.steps += 1
+        else:
+            heapq.heappush(heap, entry)
+            self.main.switch()
+            if process.is_dead:
+                raise Died
         if actor.interrupt is not None:
             error, actor.interrupt = actor.interrupt, None
             raise error
@@ -221,19 +252,22 @@ class Kernel:
         """Unwind whatever is still suspended: what is left so can never be collected."""
         for actor in list(self._actors.values()):
             actor.process.is_dead = True
-            while actor.greenlet and not actor.is_done:  # false before it has started
-                actor.greenlet.actor = actor
-                actor.greenlet.throw(Died)
+            while actor.line is not None:  # it has started, and has not ended
+                self.current = actor
+                actor.line.throw(Died)
+        for line in self._idle_lines:
+            line.throw()
+        self._idle_lines.clear()
         self._heap.clear()
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def run_until(self, instant: float, *, each_step: Callable[[], None] | None = None) -> None:
+    def run_until(self, instant: float) -> None:
         """Everything up to that instant. Raises Violation."""
-        heap = self._heap
+        heap, self._until = self._heap, instant
         while heap and heap[0][0] <= instant:
             due, _, _, what, ticket = heapq.heappop(heap)
-            if isinstance(what, Actor):
+            if type(what) is Actor:
                 if what.is_done or what.ticket != ticket:
                     continue
                 process = what.process
@@ -241,16 +275,35 @@ class Kernel:
                     process.postponed.append((what, ticket))
                     self._push(process.frozen_until, what, ticket)
                     continue
-                self.now = max(self.now, due)
+                if due > self.now:
+                    self.now = due
                 what.ticket += 1
-                what.greenlet.actor = what
-                what.greenlet.switch()
+                self._give_floor(what)
             else:
-                self.now = max(self.now, due)
+                if due > self.now:
+                    self.now = due
                 what()
             self.steps += 1
-            if each_step is not None:
-                each_step()
+            if self.steps >= self._next_look:
+                self._next_look = self.steps + self._look[0]
+                self._look[1]()
             if self.broken is not None:
                 raise self.broken
         self.now = max(self.now, instant)
+
+    def _give_floor(self, actor: Actor) -> None:
+        self.current = actor
+        if actor.line is None:
+            actor.line = self._idle_lines.pop() if self._idle_lines else greenlet(self._run_actors, parent=self.main)
+            actor.line.gr_context = None
+            actor.line.switch(actor)
+        else:
+            actor.line.switch()
+
+    def _run_actors(self, actor: Actor) -> None:
+        """What every greenlet does: one actor after the other. To make a greenlet costs more than most actors do."""
+        line = getcurrent()
+        while True:
+            actor.run()
+            self._idle_lines.append(line)
+            actor = self.main.switch()

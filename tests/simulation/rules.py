@@ -16,7 +16,7 @@ from tests.simulation.side_rules import BucketRules, LimitRules, ScheduleRules
 from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, REAPER_SECONDS
 from thunderagent.audit_rules import change_findings, is_task, item_findings
 from thunderagent.claims import CLAIM_UNTIL
-from thunderagent.codec import Item, from_item
+from thunderagent.codec import Item, from_attribute, from_item
 from thunderagent.parents import Verdict, verdict_of
 from thunderagent.schema import SCHEDULED_PREFIX, edge_id
 from thunderagent.slots import REQUEST_SECONDS
@@ -32,6 +32,7 @@ LATEST_CLAIM_SECONDS = CLAIM_UNTIL * LEASE_SECONDS + REQUEST_SECONDS - GRACE_SEC
 PATIENCE_SECONDS = GRACE_SECONDS + 3 * REAPER_SECONDS
 CALM_SECONDS = 2 * LEASE_SECONDS + PATIENCE_SECONDS
 Key = tuple[str, str]  # task id, lease token
+_UNKNOWN: tuple[Raw, Item] = ({}, {})
 
 
 @dataclass
@@ -66,10 +67,11 @@ class Rules:
         self.done_by_fence: dict[tuple[str, int], str] = {}
         self.active: dict[str, Process] = {}  # lease token -> who runs its batch now
         self.watches: defaultdict[str, list[Watch]] = defaultdict(list)
-        self.starts = self.repeats = 0
+        self.starts = self.repeats = self.unexplained = self.double_commits = 0
         self.asked_repeats: Counter[str] = Counter()
         self.worked: dict[str, int] = {}  # task id -> how often its whole work was done
         self._holder: dict[str, Process] = {}
+        self._last_run: dict[tuple[str, int], tuple[Process, float]] = {}  # of a life: who started it last, and when
         self._claims: set[Key] = set()
         self._opened_at: dict[str, float] = {}
         self._gone_leases: set[str] = set()
@@ -80,6 +82,7 @@ class Rules:
         self._open_unique: defaultdict[str, set[str]] = defaultdict(set)
         self._satisfied: set[str] = set()  # what ended well once has, whatever became of it since
         self._to_check: set[str] = set()
+        self._known: dict[str, tuple[Raw, Item]] = {}  # what was read of an item last
         self._schedules = ScheduleRules(exists=lambda each: each in self.accepted, violate=self._violate)
         self._buckets = BucketRules(violate=self._violate)
         self._limits = LimitRules(violate=self._violate)
@@ -89,8 +92,8 @@ class Rules:
     def on_change(self, item_id: str, old_raw: Raw | None, new_raw: Raw | None) -> None:
         if item_id in self.watches:
             self._look_out(item_id)
-        old = from_item(old_raw) if old_raw is not None else None
-        new = from_item(new_raw) if new_raw is not None else None
+        old = self._read(item_id, old_raw) if old_raw is not None else None
+        new = self._read(item_id, new_raw) if new_raw is not None else None
         if "#" not in item_id:
             self._task_changed(item_id, old, new)
         elif item_id.startswith("lease#"):
@@ -140,6 +143,7 @@ class Rules:
         if after == "SUCCESS" and before != "SUCCESS":
             self._successes[task_id] += 1
             if self._successes[task_id] > 1:
+                self.double_commits += 1
                 self._violate(f"{task_id}: a second SUCCESS")
         self._check_cancel(task_id, old, new)
         self._limits.on_change(task_id, old, new, wild=self._weather().skew_is_wild)
@@ -296,7 +300,19 @@ class Rules:
 
     def _item(self, item_id: str) -> Item | None:
         raw = self._table.stored.get(item_id)
-        return None if raw is None else from_item(raw)
+        return None if raw is None else self._read(item_id, raw)
+
+    def _read(self, item_id: str, raw: Raw) -> Item:
+        """As plain values. What a write leaves as it is stays the same object, and is not read again."""
+        known_raw, known = self._known.get(item_id, _UNKNOWN)
+        if raw is known_raw:
+            return known
+        item = {
+            name: known[name] if known_raw.get(name) is attribute else from_attribute(attribute)
+            for name, attribute in raw.items()
+        }
+        self._known[item_id] = (raw, item)
+        return item
 
     # ---- handlers ----------------------------------------------------------------------------------------------------
 
@@ -324,8 +340,18 @@ class Rules:
         if self.starts_in_life[life] - 1 > self.asked_repeats[task_id]:
             self.repeats += 1
             self.asked_repeats[task_id] = self.starts_in_life[life] - 1
-            if self.nothing_may_repeat:
+            if self.nothing_may_repeat or not self._is_explained(life):
+                self.unexplained += 1
                 self._violate(f"{task_id}: started again, and no fault made it necessary")
+        self._last_run[life] = (process, self._kernel.now)
+
+    def _is_explained(self, life: tuple[str, int]) -> bool:
+        """Whether the start before met a fault: its process is gone, or something reached it since its lease was last
+        surely renewed, or clocks tell anything."""
+        before, at = self._last_run.get(life, (None, 0.0))
+        if before is None or before.is_dead or self._weather().skew_is_wild:
+            return True
+        return before.touched_at >= at - ALIVE_SECONDS
 
     def handler_says(self, task_id: str, fence: int, word: str, *, done: bool = False) -> None:
         self._kernel.note(f"{self._kernel.current.process.name}: handler of {task_id} says {word}, attempt {fence}")
@@ -339,10 +365,13 @@ class Rules:
         count = from_item(new or {}).get("n", 0)
         self._note(f"ledger of {task_id}: {count}")
         if count != 1:
+            self.double_commits += 1
             self._violate(f"{task_id}: its commit_with was written {count} times")
         self._to_check.add(task_id)
 
     def after_step(self) -> None:
+        if not self._to_check:
+            return
         for task_id in self._to_check:
             item = self._item(task_id) or {}
             if item.get("status") not in {"SUCCESS", "DONE"}:
@@ -362,7 +391,7 @@ class Rules:
     def tasks(self) -> Iterator[tuple[str, Item]]:
         for item_id, raw in self._table.stored.items():
             if "#" not in item_id:
-                item = from_item(raw)
+                item = self._read(item_id, raw)
                 if is_task(item):
                     yield item_id, item
 
@@ -375,7 +404,7 @@ class Rules:
                 self._violate(f"{task_id}: accepted, and gone (invariant 1)")
         for task_id, raw in self._table.stored.items():
             if "#" not in task_id and "blockedCount" in raw and raw["status"]["S"] == "PENDING":
-                item = from_item(raw)
+                item = self._read(task_id, raw)
                 if not item["blockedCount"]:
                     continue
                 parents = item.get("dependsOn", ())

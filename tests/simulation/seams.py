@@ -22,9 +22,13 @@ class SimClock:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._kernel = process.kernel
+        self._last = (-math.inf, -math.inf)  # it is asked often between two steps
 
     def now(self) -> float:
-        return round(self._kernel.now + self._process.offset, 3)
+        true = self._kernel.now + self._process.offset
+        if true != self._last[0]:
+            self._last = (true, round(true, 3))
+        return self._last[1]
 
     def monotonic(self) -> float:
         return self._kernel.now

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation import weather as skies
 from tests.simulation.clients import Clients, plans
-from tests.simulation.cloud import Cloud, Container
+from tests.simulation.cloud import Cloud
+from tests.simulation.containers import Container
 from tests.simulation.kernel import START, Kernel, Violation
 from tests.simulation.seams import simulated_threading
 from tests.simulation.table import LEDGER
@@ -30,7 +31,8 @@ LOOK_EVERY = 400  # steps
 
 @dataclass
 class Result:
-    """What became of one run."""
+    """What became of one run. `again` counts starts of a handler beyond the first of a life, `repeats` those among them
+    that no handler had asked for, `unexplained` those that no fault explains either."""
 
     seed: int
     lives: int
@@ -41,6 +43,9 @@ class Result:
     steps: int = 0
     starts: int = 0
     repeats: int = 0
+    again: int = 0
+    unexplained: int = 0
+    double_commits: int = 0
     worked_twice: int = 0
     seconds: float = 0
     rest_seconds: float = 0
@@ -71,6 +76,8 @@ def run(
         kernel.close()
     rules = episode.cloud.rules
     result.starts, result.repeats = rules.starts, rules.repeats
+    result.again = sum(count - 1 for count in rules.starts_in_life.values() if count)
+    result.unexplained, result.double_commits = rules.unexplained, rules.double_commits
     result.worked_twice = sum(count > 1 + rules.life[task_id] for task_id, count in rules.worked.items())
     return result
 
@@ -86,7 +93,7 @@ class _Episode:
             self.cloud, plans(kernel.random, lives, span=self.span, cancels=sky.cancels, deadly=not sky.is_fair)
         )
         self.cloud.rules.nothing_may_repeat = sky.is_fair
-        self._looked_at = 0
+        kernel.look_every(LOOK_EVERY, self._look)
         self._calm_at: float | None = None
 
     def run(self, *, years: bool) -> None:
@@ -105,19 +112,17 @@ class _Episode:
             self._years_later()
 
     def _go(self, instant: float) -> None:
-        self.kernel.run_until(instant, each_step=self._step)
+        self.kernel.run_until(instant)
 
-    def _step(self) -> None:
-        if self.kernel.steps - self._looked_at >= LOOK_EVERY:
-            self._looked_at = self.kernel.steps
-            calm = self.kernel.now - self._calm_at if self._calm_at is not None else 0
-            self.cloud.rules.look(calm_seconds=calm)
+    def _look(self) -> None:
+        calm = self.kernel.now - self._calm_at if self._calm_at is not None else 0
+        self.cloud.rules.look(calm_seconds=calm)
 
     # ---- at rest -----------------------------------------------------------------------------------------------------
 
     def _is_busy(self) -> bool:
         rules = self.cloud.rules
-        return bool(self.clients.left or rules.unfinished() or self.cloud.has_records or rules.active)
+        return bool(self.clients.left or rules.unfinished() or self.cloud.streams.has_records or rules.active)
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:
@@ -147,7 +152,8 @@ class _Episode:
 
     def _why(self) -> str:
         rules = self.cloud.rules
-        return f"clients {self.clients.left}, {rules.unfinished()}, records {self.cloud.has_records}, {rules.active}"
+        records = self.cloud.streams.has_records
+        return f"clients {self.clients.left}, {rules.unfinished()}, records {records}, {rules.active}"
 
     def _check_result(self, task_id: str) -> None:
         """The result that readers see is the one of the attempt that committed."""
@@ -175,7 +181,7 @@ class _Episode:
             findings.extend(f"{each.item_id}: {each.problem}" for each in found.findings)
             done.append(True)
 
-        self.cloud.run_in("auditor", work, seconds=600)
+        self.cloud.invocations.run_in("auditor", work, seconds=600)
         self._go(self.kernel.now + 120)
         self._require(bool(done), "the audit did not end")
         self._require(not findings, f"the auditor finds {findings}")
@@ -195,7 +201,7 @@ class _Episode:
             rules.archived |= set(rules.accepted)
             cloud.table.expire()
             until = self.kernel.now + 3600
-            while cloud.has_records and self.kernel.now < until:
+            while cloud.streams.has_records and self.kernel.now < until:
                 self._go(self.kernel.now + 5)
             self._go(self.kernel.now + 60)
         archived = self._archived()

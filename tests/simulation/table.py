@@ -8,25 +8,72 @@ the stream, in order for each item. `ledger` is a table of the users' own.
 from __future__ import annotations
 
 import heapq
+import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
+from tests.simulation.compiled import Changes
 from tests.simulation.kernel import Kernel
 from tests.simulation.weather import Weather
-from thunderagent.errors import ConditionFailed
-from thunderagent.schema import INDEX_HASH, TABLE_KEY, TTL_ATTRIBUTE
-from thunderagent.testing.dynamodb_expressions import Expression, Invalid, Raw
-from thunderagent.testing.faults import Call
-from thunderagent.testing.item_rules import INDEX_TYPES, Change, in_index, index_entry, index_order
+from thunderagent.errors import ConditionFailed, StoreRefused
+from thunderagent.schema import INDEX_HASH, INDEX_RANGE, TABLE_KEY, TTL_ATTRIBUTE
+from thunderagent.testing.dynamodb_expressions import Invalid, Raw
+from thunderagent.testing.item_rules import INDEX_TYPES, Change, index_order, table_order
 from thunderagent.testing.memory_dynamodb import MemoryDynamoDB
 
 STALE_SECONDS = 2.0  # how far back a read that is not consistent may see
 VERSIONS = 4
 LEDGER = "ledger"
-_EMPTY: dict[str, Raw] = {}
+KEY_CONDITION = re.compile(r"#k = :k(?: AND #d (<|<=|>|>=) :d)?")
 
 OnChange = Callable[[str, Raw | None, Raw | None], None]
+
+
+class Partition:
+    """Of the index: its entries in order."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[Decimal, str]] = []
+        self._rows: list[Raw] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Raw) -> None:
+        key = index_order(row)
+        place = bisect_left(self._order, key)
+        self._order.insert(place, key)
+        self._rows.insert(place, row)
+
+    def remove(self, row: Raw) -> None:
+        place = bisect_left(self._order, index_order(row))
+        del self._order[place], self._rows[place]
+
+    def between(self, arguments: Mapping[str, Any]) -> list[Raw]:
+        """What a query asks for, in its order, from its start on."""
+        condition = KEY_CONDITION.fullmatch(arguments["KeyConditionExpression"])
+        if condition is None:
+            raise NotImplementedError(arguments["KeyConditionExpression"])
+        low, high = self._bounds(condition[1], arguments["ExpressionAttributeValues"])
+        start, ascending = arguments.get("ExclusiveStartKey"), arguments.get("ScanIndexForward", True)
+        if start is not None:
+            edge = index_order(start)
+            low = max(low, bisect_right(self._order, edge)) if ascending else low
+            high = high if ascending else min(high, bisect_left(self._order, edge))
+        rows = self._rows[low:high]
+        return rows if ascending else rows[::-1]
+
+    def _bounds(self, operator: str | None, values: Mapping[str, Any]) -> tuple[int, int]:
+        if operator is None:
+            return 0, len(self._order)
+        bisect = bisect_left if operator in ("<", ">=") else bisect_right
+        place = bisect(self._order, Decimal(values[":d"]["N"]), key=itemgetter(0))
+        return (0, place) if operator in ("<", "<=") else (place, len(self._order))
 
 
 class SimulatedTable(MemoryDynamoDB):
@@ -35,12 +82,12 @@ class SimulatedTable(MemoryDynamoDB):
     def __init__(self, kernel: Kernel, weather: Weather, *, table: str = "tasks") -> None:
         super().__init__(table, others={LEDGER: ("id",)})
         self._kernel = kernel
-        self._weather = weather
+        self.weather = weather
         self._random = kernel.random
         self._pending: list[tuple[float, int, str, Raw | None]] = []  # index changes on their way
         self._visible_at: dict[str, float] = {}
-        self._entries: dict[str, str] = {}  # item id -> the partition it is visible in
-        self._partitions: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
+        self._entries: dict[str, Raw] = {}  # item id -> what is visible of it
+        self._partitions: defaultdict[str, Partition] = defaultdict(Partition)
         self._versions: defaultdict[str, deque[tuple[float, Raw | None]]] = defaultdict(lambda: deque(maxlen=VERSIONS))
         self._mortal: set[str] = set()
         self.on_change: OnChange = lambda item_id, old, new: None
@@ -48,11 +95,30 @@ class SimulatedTable(MemoryDynamoDB):
         self.stream: Callable[[str, Raw | None, Raw | None, bool], None] = lambda item_id, old, new, by_ttl: None
         self._by_ttl = False
         self.stored = self._items
+        self._changes = Changes()
+        self._operations: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+            "GetItem": self._get,
+            "BatchGetItem": self._batch_get,
+            "Query": self._query,
+            "Scan": self._scan,
+            "TransactWriteItems": self._transact,
+            **{operation: partial(self._write, operation) for operation in ("PutItem", "UpdateItem", "DeleteItem")},
+        }
 
     def execute(self, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._execute(Call(operation, arguments))
+        try:
+            return self._operations[operation](arguments)
+        except Invalid as error:
+            raise StoreRefused(operation, "ValidationException", str(error)) from error
 
     # ---- writes ------------------------------------------------------------------------------------------------------
+
+    def _change(self, operation: str, arguments: Mapping[str, Any]) -> Change:
+        if arguments["TableName"] != self.table:
+            return super()._change(operation, arguments)
+        holder = arguments["Key"] if "Key" in arguments else arguments["Item"]
+        old = self._items.get(holder.get(TABLE_KEY, {}).get("S"))
+        return self._changes.change_of(operation, arguments, old)
 
     def _store(self, table: str, change: Change) -> None:
         super()._store(table, change)
@@ -66,7 +132,7 @@ class SimulatedTable(MemoryDynamoDB):
         self._versions[item_id].append((now, old))
         entry = _entry(new)
         if entry != _entry(old):
-            at = max(self._visible_at.get(item_id, 0), now + self._weather.index_lag(self._random))
+            at = max(self._visible_at.get(item_id, 0), now + self.weather.index_lag(self._random))
             self._visible_at[item_id] = at
             heapq.heappush(self._pending, (at, self._kernel.number(), item_id, entry))
         if new is not None and TTL_ATTRIBUTE in new:
@@ -117,27 +183,17 @@ class SimulatedTable(MemoryDynamoDB):
         """Of the index as far as it has followed."""
         self._catch_up()
         values = arguments["ExpressionAttributeValues"]
-        partition = self._partitions.get(values[":k"]["S"], _EMPTY)
+        partition = self._partitions.get(values[":k"]["S"])
         if not partition:
             return {"Count": 0, "Items": []}
-        condition, names = arguments["KeyConditionExpression"], arguments["ExpressionAttributeNames"]
-        rows = [row for row in partition.values() if Expression(condition, names, values).holds(row)]
-        rows.sort(key=index_order, reverse=not arguments.get("ScanIndexForward", True))
-        return self._page(arguments, rows, index_order)
+        return _first(arguments, partition.between(arguments), keys=(TABLE_KEY, *INDEX_TYPES))
 
-    def _page(
-        self, arguments: Mapping[str, Any], rows: list[Raw], order: Callable[[Mapping[str, Any]], Any]
-    ) -> Mapping[str, Any]:
-        start, limit = arguments.get("ExclusiveStartKey"), arguments.get("Limit", len(rows) + 1)
+    def _scan(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        rows = sorted(self._items.values(), key=table_order)
+        start = arguments.get("ExclusiveStartKey")
         if start is not None:
-            edge, ascending = order(start), arguments.get("ScanIndexForward", True)
-            rows = [row for row in rows if (order(row) > edge if ascending else order(row) < edge)]
-        page = rows[:limit]
-        answer: dict[str, Any] = {"Count": len(page), "Items": page}
-        if len(page) == limit:
-            keys = [TABLE_KEY, *(INDEX_TYPES if arguments.get("IndexName") else ())]
-            answer["LastEvaluatedKey"] = {name: page[-1][name] for name in keys}
-        return answer
+            rows = rows[bisect_right(rows, table_order(start), key=table_order) :]
+        return _first(arguments, rows, keys=(TABLE_KEY,))
 
     def _seen(self, item_id: str, *, consistent: bool) -> Raw | None:
         stale = None if consistent else self._stale(item_id)
@@ -146,7 +202,7 @@ class SimulatedTable(MemoryDynamoDB):
     def _stale(self, item_id: str) -> tuple[Raw | None] | None:
         """An earlier state of a recently changed item, sometimes."""
         versions = self._versions.get(item_id)
-        if not versions or self._random.random() >= self._weather.stale_reads:
+        if not versions or self._random.random() >= self.weather.stale_reads:
             return None
         since = self._kernel.now - self._random.random() * STALE_SECONDS
         for at, old in versions:
@@ -160,12 +216,23 @@ class SimulatedTable(MemoryDynamoDB):
             _, _, item_id, entry = heapq.heappop(self._pending)
             before = self._entries.pop(item_id, None)
             if before is not None:
-                self._partitions[before].pop(item_id, None)
+                self._partitions[before[INDEX_HASH]["S"]].remove(before)
             if entry is not None:
-                key = entry[INDEX_HASH]["S"]
-                self._entries[item_id] = key
-                self._partitions[key][item_id] = entry
+                self._entries[item_id] = entry
+                self._partitions[entry[INDEX_HASH]["S"]].add(entry)
+
+
+def _first(arguments: Mapping[str, Any], rows: list[Raw], *, keys: Sequence[str]) -> Mapping[str, Any]:
+    """One page of them."""
+    limit = arguments.get("Limit", len(rows) + 1)
+    page = rows[:limit]
+    answer: dict[str, Any] = {"Count": len(page), "Items": page}
+    if len(page) == limit:
+        answer["LastEvaluatedKey"] = {name: page[-1][name] for name in keys}
+    return answer
 
 
 def _entry(raw: Raw | None) -> Raw | None:
-    return index_entry(raw) if raw is not None and in_index(raw) else None
+    if raw is None or INDEX_HASH not in raw or INDEX_RANGE not in raw:
+        return None
+    return {TABLE_KEY: raw[TABLE_KEY], INDEX_HASH: raw[INDEX_HASH], INDEX_RANGE: raw[INDEX_RANGE]}
