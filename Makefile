@@ -149,9 +149,9 @@ sim-mutations: setup-dev ## Leave every rule of the protocol out once: the simul
 model: setup-dev ## Check the model of the lease protocol exhaustively (without Spin: its smallest sizes)
 	@$(PY) models/check.py --quick
 
-soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED is the first, LIVES how many)
+soak: setup-dev ## Simulate a million lives, or as many as SECONDS allow (SEED, LIVES, PROCESSES; RESULTS: a file to go on)
 	@$(PY) -m tests.simulation --soak --seed $(or $(SEED),1) --lives $(or $(LIVES),1000000) \
-		$(if $(SECONDS),--seconds $(SECONDS))
+		--processes $(or $(PROCESSES),1) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RESULTS),--results $(RESULTS))
 
 faults: setup-dev layers ## Break one thing after another while tasks run, and write docs/faults.md (some minutes; FAULTS)
 	@$(MAKE) --no-print-directory registry ENV=local

@@ -2,26 +2,27 @@
 
     python -m tests.simulation --seed 7                 one seed; its digest is the last line
     python -m tests.simulation --seed 7 --history       the same, with everything that happened
-    python -m tests.simulation --soak --lives 1000000 --seconds 3600
+    python -m tests.simulation --soak --lives 1000000 --seconds 3600 --processes 2 --results soak.jsonl
+    python -m tests.simulation --add-up one.jsonl two.jsonl     what the pieces of a soak come to, as JSON
     python -m tests.simulation --mutations              every rule left out once: is it noticed?
 
-Exits 1 on a violation. A seed that fails is run again with its history, which is printed as far as it concerns the
-tasks and leases of the violation.
+Exits 1 on a violation, 2 on results that do not belong together. A seed that fails is run again with its history, which
+is printed as far as it concerns the tasks and leases of the violation.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
 import sys
-import time
-from collections import Counter
+from pathlib import Path
 
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.simulation import LIVES, Result, run
+from tests.simulation.soak import NotOneSoak, soak, totals
 
 FIRST_SEED = 1
+SOAK_LIVES = 1_000_000
 NEAR_LINES = 40  # before the violation, whatever they are about
 
 
@@ -29,9 +30,25 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     if options.mutations:
         return mutations(options.only, seeds=options.seeds)
-    if options.soak:
-        return soak(options.seed, lives=options.lives, seconds=options.seconds)
+    if options.soak or options.add_up:
+        try:
+            return _soak(options)
+        except NotOneSoak as problem:
+            print(problem, file=sys.stderr)
+            return 2
     return single(options.seed, lives=options.lives, history=options.history, mutation=options.mutation)
+
+
+def _soak(options: argparse.Namespace) -> int:
+    if options.add_up:
+        return totals(options.add_up)
+    return soak(
+        options.seed,
+        lives=options.lives or SOAK_LIVES,
+        seconds=options.seconds,
+        processes=options.processes,
+        results=options.results,
+    )
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -41,7 +58,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--history", action="store_true", help="print all that happened")
     parser.add_argument("--mutation", choices=[each.name for each in MUTATIONS], help="leave this rule out")
     parser.add_argument("--soak", action="store_true", help="one seed after the other")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="of a soak")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of a soak: then no new seeds are begun")
+    parser.add_argument("--processes", type=int, default=1, help="of a soak")
+    parser.add_argument("--results", type=Path, help="of a soak: a file, to go on behind what is there")
+    parser.add_argument("--add-up", type=Path, nargs="+", metavar="RESULTS", help="print what these come to")
     parser.add_argument("--mutations", action="store_true", help="leave every rule out once")
     parser.add_argument("--seeds", type=int, default=150, help="tried for each rule left out")
     parser.add_argument("only", nargs="*", help="names of mutations")
@@ -84,47 +104,7 @@ def concerned(result: Result) -> list[str]:
     return [line for place, line in enumerate(result.history) if place >= last or any(each in line for each in ids)]
 
 
-# ---- many seeds -----------------------------------------------------------------------------------------------------
-
-
-def soak(first: int, *, lives: int | None, seconds: float) -> int:
-    """Seeds from `first` on. The headline says how often work was done twice: never without a fault."""
-    wanted, until = lives or 1_000_000, time.monotonic() + seconds
-    lived = starts = repeats = twice = 0
-    failed: list[int] = []
-    faults: Counter[str] = Counter()
-    all_digests = hashlib.sha256()
-    seed, began = first, time.monotonic()
-    while lived < wanted and time.monotonic() < until:
-        result = _attempt(seed)
-        all_digests.update(result.digest.encode())
-        lived, starts = lived + result.lives, starts + result.starts
-        repeats, twice = repeats + result.repeats, twice + result.worked_twice
-        faults += result.faults
-        if result.violation is not None:
-            failed.append(seed)
-            print(f"seed {seed}: VIOLATION: {result.violation}", flush=True)
-        seed += 1
-        if (seed - first) % 100 == 0:
-            print(f"{lived} lives in {seed - first} seeds, {len(failed)} violations", file=sys.stderr, flush=True)
-    spent = max(0.001, time.monotonic() - began)
-    print(f"{lived} lives in {seed - first} seeds ({first} to {seed - 1}), {lived / spent:.0f} lives/s")
-    print(f"faults: {', '.join(f'{name} {count}' for name, count in faults.most_common() if count)}")
-    print(
-        f"{starts} starts; {repeats} again after a fault; whole work done twice: {twice} ({twice / max(1, lived):.4%})"
-    )
-    print("the headline to compare with: 5 agents, 1,000,000 tasks, less than 0.01 % executed twice")
-    print(f"committed twice: {'none' if not failed else 'see the violations'}; violations: {len(failed)} {failed[:20]}")
-    print(all_digests.hexdigest()[:32])
-    return 1 if failed else 0
-
-
-def _attempt(seed: int) -> Result:
-    """A seed at which the simulator itself fails is a failing seed too."""
-    try:
-        return run(seed)
-    except Exception as error:  # noqa: BLE001  the others are run all the same
-        return Result(seed, 0, "", violation=f"the simulator failed: {type(error).__name__}: {error}")
+# ---- mutations -----------------------------------------------------------------------------------------------------
 
 
 def mutations(only: list[str], *, seeds: int) -> int:

@@ -50,10 +50,3 @@ def test_a_violation_is_told_with_its_history_and_a_failing_exit(capsys: pytest.
     assert len(lines[-1]) == 32
     assert main(["--seed", "1", "--mutation", "start-unrecorded"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
-
-
-def test_a_soak_ends_with_its_headline_and_digest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--soak", "--seed", "1", "--lives", "100"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("100 lives in 2 seeds")
-    assert len(lines[-1]) == 32
