@@ -24,9 +24,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench.small_task import small_task
 from tests.support.stores import TABLE, Backend, embedded_backend
 from thunderagent.codec import to_item
-from thunderagent.schema import FORMAT_VERSION, Layout
+from thunderagent.schema import Layout
 
 SHARDS = 4
 PUT_ITEMS = 25  # of one BatchWriteItem
@@ -68,27 +69,8 @@ def put_tasks(backend: Backend, load: Load, starts: Path) -> None:
     payload = json.dumps({"directory": str(starts), "seconds": load.seconds})
 
     def item(number: int) -> Mapping[str, Any]:
-        task_id = f"bench-{number:06d}"
-        return to_item(
-            {
-                "taskId": task_id,
-                "type": "bench.start",
-                "queue": "default",
-                "priority": "normal",
-                "status": "PENDING",
-                "payload": payload,
-                "retryCount": 0,
-                "maxRetryNumber": 3,
-                "timeoutSeconds": 60,
-                "fence": 0,
-                "createdAt": now,
-                "updatedAt": now,
-                "dueAt": now,
-                "dispatchKey": layout.open("default", "normal", task_id),
-                "formatVersion": FORMAT_VERSION,
-                "homeRegion": layout.region,
-            }
-        )
+        task = small_task(f"bench-{number:06d}", type="bench.start", payload=payload, now=now, layout=layout)
+        return to_item(task)
 
     def put(first: int) -> None:
         numbers = range(first, min(first + PUT_ITEMS, load.tasks))

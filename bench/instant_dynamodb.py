@@ -19,25 +19,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from bench.small_task import small_task
 from thunderagent.codec import to_item
+from thunderagent.schema import Layout
 
 TASK = {
-    "taskId": "t0",
-    "type": "report.generate",
-    "queue": "default",
-    "priority": "normal",
-    "status": "PENDING",
-    "payload": json.dumps({"region": "eu", "year": 2012, "note": "x" * 100}),
-    "retryCount": 0,
-    "maxRetryNumber": 3,
-    "timeoutSeconds": 60,
-    "fence": 0,
-    "createdAt": 1_700_000_000.123,
-    "updatedAt": 1_700_000_000.123,
-    "dueAt": 1_700_000_000.123,
-    "dispatchKey": "OPEN#default#normal#0",
-    "formatVersion": 1,
-    "homeRegion": "us-east-1",
+    **small_task(
+        "t0",
+        type="report.generate",
+        payload=json.dumps({"region": "eu", "year": 2012, "note": "x" * 100}),
+        now=1_700_000_000.123,
+        layout=Layout(shards=1),
+    ),
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
 CLAIMED = {"status": "RUNNING", "leaseToken": "a" * 32, "lockTime": 4_000_000_300.123, "owner": "b" * 8, "fence": 1}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench.small_task import small_task
 from thunderagent.codec import Item
 from thunderagent.model import TaskId
 from thunderagent.schema import (
@@ -54,9 +55,7 @@ class Mixture:
         item = self._common(task_id, RARE_TYPE if is_rare else TYPES[number // 100 % len(TYPES)])
         if status is Status.PENDING:
             ahead = DAY_SECONDS * age if number % 2 else -1 - 3600 * age
-            item["dueAt"] = round(self.now + ahead, 3)
-            item["dispatchKey"] = self.layout.open(self.queue, "normal", task_id)
-            return item
+            return {**item, "dueAt": round(self.now + ahead, 3)}
         ended = round(self.now - 60 - ENDED_WITHIN_SECONDS * age, 3)
         return {**item, **self._ended(task_id, status, ended, number)}
 
@@ -73,7 +72,6 @@ class Mixture:
                     "fence": 1,
                     "dueAt": round(self.now - 30, 3),
                     "startedAt": round(self.now - 29, 3),
-                    "dispatchKey": self.layout.open(self.queue, "normal", task_id),
                     "leaseToken": token,
                     "lockTime": lock_time,
                     "owner": "bench",
@@ -91,22 +89,9 @@ class Mixture:
             }
 
     def _common(self, task_id: str, type: str) -> dict[str, Any]:
-        return {
-            "taskId": task_id,
-            "type": type,
-            "queue": self.queue,
-            "priority": "normal",
-            "status": Status.PENDING.value,
-            "payload": PAYLOAD,
-            "retryCount": 0,
-            "maxRetryNumber": 3,
-            "timeoutSeconds": 60,
-            "fence": 0,
-            "createdAt": round(self.now - 7 * DAY_SECONDS, 3),
-            "updatedAt": round(self.now - 60, 3),
-            "formatVersion": FORMAT_VERSION,
-            "homeRegion": self.layout.region,
-        }
+        task = small_task(task_id, type=type, payload=PAYLOAD, now=self.now, layout=self.layout, queue=self.queue)
+        created, updated = round(self.now - 7 * DAY_SECONDS, 3), round(self.now - 60, 3)
+        return {**task, "createdAt": created, "updatedAt": updated}
 
     def _ended(self, task_id: str, status: Status, ended: float, number: int) -> dict[str, Any]:
         outcome: dict[str, Any] = {"result": '{"rows":42}'}

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from bench.small_task import small_task
 from tests.support.fakes import Recorder
 from thunder.local.aws import client
 from thunderagent.clock import SystemClock, SystemRandomness
 from thunderagent.codec import to_item
 from thunderagent.registry import Registry
-from thunderagent.schema import FORMAT_VERSION, Layout
+from thunderagent.schema import Layout
 from thunderagent.settings import Settings
 from thunderagent.submit import Submission
 from thunderagent.threads import PoolThreads
@@ -129,33 +130,7 @@ class OurStack:
         return [found[task_id] for task_id in ids]
 
 
-def stored_task(
-    task_id: str,
-    *,
-    type_name: str = "demo.return",
-    payload: str = '{"kind":"none"}',
-    shards: int = SHARDS,
-    timeout_seconds: float = 60,
-) -> Mapping[str, Any]:
+def stored_task(task_id: str) -> Mapping[str, Any]:
     """A task of the default queue, due now, in DynamoDB's form."""
-    layout, now = Layout(shards=shards), round(time.time(), 3)
-    return to_item(
-        {
-            "taskId": task_id,
-            "type": type_name,
-            "queue": QUEUE,
-            "priority": "normal",
-            "status": "PENDING",
-            "payload": payload,
-            "retryCount": 0,
-            "maxRetryNumber": 3,
-            "timeoutSeconds": timeout_seconds,
-            "fence": 0,
-            "createdAt": now,
-            "updatedAt": now,
-            "dueAt": now,
-            "dispatchKey": layout.open(QUEUE, "normal", task_id),
-            "formatVersion": FORMAT_VERSION,
-            "homeRegion": layout.region,
-        }
-    )
+    layout, now = Layout(shards=SHARDS), round(time.time(), 3)
+    return to_item(small_task(task_id, type="demo.return", payload='{"kind":"none"}', now=now, layout=layout))

@@ -19,6 +19,7 @@ from bench.mixture import PAYLOAD
 from bench.ordered_table import OrderedDynamoDB
 from bench.scale.capacity import BURST_SECONDS, WRITE_UNITS
 from bench.scale.functions import INVOKE_SECONDS
+from bench.small_task import small_task
 from tests.simulation.kernel import Kernel, Process
 from tests.simulation.seams import SimClock, SimRandomness, SimThreads
 from tests.support.polling import registry
@@ -28,7 +29,7 @@ from thunderagent.dispatch import Sweeper
 from thunderagent.doorbell import Doorbell
 from thunderagent.errors import StoreThrottled
 from thunderagent.queues import Queues
-from thunderagent.schema import FORMAT_VERSION, TABLE_KEY, Layout, lease_id
+from thunderagent.schema import TABLE_KEY, Layout, lease_id
 from thunderagent.settings import Executor, Settings
 from thunderagent.states import Status
 from thunderagent.store import Send, Store
@@ -136,24 +137,8 @@ class _Conflicts:
 
 def task_of(number: int, load: Load, now: float) -> Item:
     """A small task as a submit leaves it, due at once."""
-    task_id = f"task-{number:07d}"
-    return {
-        "taskId": task_id,
-        "type": "echo",
-        "queue": QUEUE,
-        "priority": "normal",
-        "status": Status.PENDING.value,
-        "payload": PAYLOAD,
-        "retryCount": 0,
-        "maxRetryNumber": 3,
-        "timeoutSeconds": 60,
-        "fence": 0,
-        "createdAt": now,
-        "updatedAt": now,
-        "dueAt": now,
-        "dispatchKey": Layout(shards=load.shards).open(QUEUE, "normal", task_id),
-        "formatVersion": FORMAT_VERSION,
-    }
+    layout = Layout(shards=load.shards)
+    return small_task(f"task-{number:07d}", type="echo", payload=PAYLOAD, now=now, layout=layout, queue=QUEUE)
 
 
 class ModelTable(OrderedDynamoDB):
