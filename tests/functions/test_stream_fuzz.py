@@ -23,9 +23,10 @@ from tests.support.upkeep import Minute
 from tests.support.world import World
 from thunderagent import task
 from thunderagent.codec import Foreign, Item
-from thunderagent.errors import InvalidInput
+from thunderagent.errors import InvalidInput, MalformedItem
 from thunderagent.leased_batch import Batch
-from thunderagent.recorder import RecordingDelayed
+from thunderagent.model import Lease, Task
+from thunderagent.stream import BadRecord, Change
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 BEGUN: dict[str, float] = {}
@@ -114,14 +115,56 @@ def test_a_good_task_runs_whatever_rows_stand_beside_it(rows: list[Item]) -> Non
     assert world.status(good) == "SUCCESS"
 
 
+LAPSED = {**LEASE, "taskId": "lease#good-token", "taskIds": ["good"], "lockTime": START - 600}
+LOST = RUNNING | {"taskId": "good", "leaseToken": "good-token"}
+ORPHAN = RUNNING | {"taskId": "orphan", "leaseToken": "of no lease"}
+
+
 @given(row=ROWS)
 @FUZZ
-def test_a_minute_of_the_reaper_does_not_end_for_one_row(row: Item) -> None:
+def test_a_minute_of_the_reaper_takes_back_the_good_beside_one_bad_row(row: Item) -> None:
     in_time()
     minute = Minute(shards=1)
-    minute.table.put(row)
-    minute.run()
-    minute.run()
+    for each in (row, LAPSED, LOST, ORPHAN):
+        minute.table.put(each)
+    taken = minute.run()
+    told = {event for events in REAPER_TELLS.values() for event in events if minute.logged(event)}
+    assert taken["well"], minute.log.getvalue()
+    assert minute.measured("ReaperHeartbeat") == 1
+    backlog = minute.measured("Backlog", "default")
+    assert backlog is not None
+    assert backlog >= 2
+    assert [(minute.table.item(id) or {}).get("status") for id in ("good", "orphan")] == ["PENDING", "PENDING"]
+    assert minute.table.item("lease#good-token") is None
+    if is_malformed(row) and (events := REAPER_TELLS.get(kind_of(row))):
+        assert told & events, minute.log.getvalue()
+    assert minute.run()["well"], "nor does what it wrote of it end the next minute"
+
+
+REAPER_TELLS = {
+    "lease": {"lease.malformed"},
+    "running": {"task.parked"},
+    "blocked": {"dependencies.left_to_repair", "task.recounted"},
+}
+"""What it says, one or another, of a row that it meets and that cannot be read. One that is due, or over, is not its to
+look at."""
+
+
+def is_malformed(row: Item) -> bool:
+    try:
+        (Lease if str(row["taskId"]).startswith("lease#") else Task).from_item(row)
+    except MalformedItem:
+        return True
+    return False
+
+
+def kind_of(row: Item) -> str:
+    if str(row["taskId"]).startswith("lease#"):
+        return "lease"
+    if str(row["dispatchKey"]).startswith("BLOCKED#"):
+        return "blocked"
+    is_open = str(row["dispatchKey"]).startswith("OPEN#")
+    return "running" if is_open and row.get("status") == "RUNNING" else "other"
 
 
 @given(row=damaged(TASK), other=damaged(RUNNING), event=JSON)
@@ -146,18 +189,43 @@ def test_the_recorder_records_the_good_one_among_bad_ones(old: Item, new: Item, 
     bad = [event, record("REMOVE", "bad", old=old, ttl=True), record("REMOVE", "bad", old=new)]
     bad += [record("MODIFY", "bad", old=old, new=new), record("MODIFY", "bad", old=new, new=old), {"dynamodb": event}]
     recorded = rig.recording.recorder.record({"Records": [*bad, record("REMOVE", "good", old=good, ttl=True)]})
-    assert recorded.archived >= 1
+    assert "good" in [line["taskId"] for line in rig.lines()]
+    unread = [each for each in bad if not is_readable(each)]
+    assert [each["stage"] for each in rig.failures].count("read") == len(unread)
+    assert len(rig.failures) == len(recorded.bad) == rig.measured("Undelivered")
+
+
+def is_readable(each: Any) -> bool:
+    try:
+        Change.from_record(each)
+    except BadRecord:
+        return False
+    return True
 
 
 @given(event=JSON)
 @FUZZ
 def test_an_event_of_the_recorder_that_is_none(event: Any) -> None:
+    """What is no record is given up, each with a message of its own; what stands beside it is recorded."""
     in_time()
     rig = Rig()
-    try:
-        rig.recording.recorder.record(event if isinstance(event, dict) else {"Records": event})
-    except RecordingDelayed:
-        pytest.fail("nothing can come of delivering it again")
+    records = event if isinstance(event, list) else [event]
+    good = record("REMOVE", "good", old={**ENDED, "taskId": "good"}, ttl=True)
+    recorded = rig.recording.recorder.record({"Records": [*records, good]})
+    assert recorded.as_dict() == {"archived": 1, **({"givenUp": len(records)} if records else {})}
+    assert [each["stage"] for each in rig.failures] == ["read"] * len(records)
+    assert [line["taskId"] for line in rig.lines()] == ["good"]
+
+
+@given(event=JSON.filter(lambda value: not isinstance(value, list)))
+@FUZZ
+def test_an_event_without_records_is_nothing_to_record(event: Any) -> None:
+    in_time()
+    rig = Rig()
+    has_records = not isinstance(event, dict) or isinstance(event.get("Records"), list)
+    for each in ({"Records": event}, {} if has_records else event):
+        assert rig.recording.recorder.record(each).as_dict() == {}
+    assert rig.failures == []
 
 
 @given(

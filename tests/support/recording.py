@@ -157,4 +157,6 @@ class Rig:
 
 
 def lines_of(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(data).decode().splitlines()]
+    return [
+        json.loads(line) for line in gzip.decompress(data).decode().split("\n") if line
+    ]  # no other mark ends a line
