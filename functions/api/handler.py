@@ -127,6 +127,12 @@ class Call:
         check_body(self.operation, value)
         return value
 
+    def refuse_body(self) -> None:
+        """For a call that has none. An empty object says nothing either; a field would be passed over unheard."""
+        value = self.request.json()
+        if value is not None and value != {}:
+            raise InvalidInput("this call takes no body")
+
     @property
     def operator(self) -> Operator:
         return Operator(self.request.caller, self.body.get("reason") if self.operation.body else None)
@@ -380,6 +386,7 @@ def delete_schedule(call: Call) -> Answer:
 
 
 def run_schedule(call: Call) -> Answer:
+    call.refuse_body()
     name = call.parameters["name"]
     # As with a batch's entries, no single submit's key is ever equal to this one.
     key = None if call.idempotency_key is None else f"{call.idempotency_key}\0{name}"

@@ -38,6 +38,16 @@ def test_run_now(api: Api) -> None:
     assert api.call("POST", "/schedules/none/run").status == 404
 
 
+def test_run_now_takes_no_body(api: Api) -> None:
+    """A payload for this one run would not be heard."""
+    api.call("PUT", "/schedules/daily", DAILY)
+    for body in ({"payload": 1}, {"reason": "x"}, [], "x", 0, False):
+        answer = api.call("POST", "/schedules/daily/run", body)
+        assert (answer.status, answer.json["error"]["message"]) == (400, "this call takes no body")
+    assert api.events().count("task.submitted") == 0
+    assert api.call("POST", "/schedules/daily/run", {}).status == 201
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "path"),
     [
