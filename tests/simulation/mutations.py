@@ -16,7 +16,6 @@ from tests.simulation.weather import Weather
 from thunderagent import claims, expressions, limit_writes, runner
 from thunderagent.claims import Claims
 from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put_body, update
-from thunderagent.dependencies import Dependencies
 from thunderagent.expressions import running
 from thunderagent.held_lease import HeldLease
 from thunderagent.holdings import Holdings
@@ -26,6 +25,7 @@ from thunderagent.persist import persist
 from thunderagent.reaper import Reaper
 from thunderagent.recorder import Recorder
 from thunderagent.schema import lease_id
+from thunderagent.settling import Settling
 from thunderagent.states import Status
 from thunderagent.store import Refused, Store, Written
 
@@ -255,14 +255,14 @@ def _commit_in_two() -> list[Patch]:
 
 
 def _unblock_without_edge() -> list[Patch]:
-    def mutated(self: Dependencies, child: Any, parent_id: str) -> bool:
+    def mutated(self: Settling, child: Any, parent_id: str) -> bool:
         now, layout = self._store.clock.now(), self._store.layout
         opened = expressions.unblock(child, due_at=now, layout=layout, now=now)
         done = isinstance(self._store.apply(opened), Written)
         self._store.apply(expressions.cut_edge(parent_id, child.task_id))
         return done
 
-    return [patch.object(Dependencies, "_unblock", mutated)]
+    return [patch.object(Settling, "_unblock", mutated)]
 
 
 def _unique_unseen() -> list[Patch]:

@@ -1,4 +1,4 @@
-"""Tasks that wait for others: edges, what the end of a parent does to its children, and the repair of what was missed.
+"""Tasks that wait for others: how they are born, revived and read, and the repair of what was missed.
 
 An edge `edge#<parent>#<child>` exists from the child's birth (one transaction) until that parent satisfied it, and the
 child's `blockedCount` is the number of its edges: both change in one transaction only, so that nothing is counted
@@ -11,7 +11,7 @@ an edge reads that parent again afterwards; and the reaper looks at blocked task
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thunderagent import expressions
@@ -21,7 +21,7 @@ from thunderagent.conditions import Write, put_body
 from thunderagent.errors import BodyMissing, MalformedItem, StoreError, StoreThrottled
 from thunderagent.jsontext import loads
 from thunderagent.model import Task, TaskId
-from thunderagent.parents import Birth, Verdict, birth_of, checked, failure_for, needs_mark, verdict_of
+from thunderagent.parents import Birth, Verdict, birth_of, checked, needs_mark, opens_at, verdict_of, waits
 from thunderagent.schema import (
     BODY_RETENTION_SECONDS,
     EDGES_AT_ONCE,
@@ -33,13 +33,12 @@ from thunderagent.schema import (
     parents_id,
     utf8_size,
 )
+from thunderagent.settling import ROUNDS, Settling, left_to_repair
 from thunderagent.states import Status
 from thunderagent.store import Store, Written
 from thunderagent.telemetry import Observer, ids_of
 
-ROUNDS = 6  # looks at one child that keeps changing under us; each sends a transaction with its own retries
 LINK_ROUNDS = 40
-SETTLE_SECONDS = 20.0  # of one end; children left over are found by the repair look
 REPAIR_SECONDS = 20.0  # of one reaper run
 
 
@@ -50,6 +49,7 @@ class Dependencies:
         self._store = store
         self._bodies = bodies
         self._observer = observer
+        self._settling = Settling(store, observer=observer)
 
     # ---- submit ------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Dependencies:
                 return child
             return self._store.get_task(child.task_id, consistent=True) or child
         except (StoreError, MalformedItem, BodyMissing) as error:
-            self._left(child.task_id, error)
+            left_to_repair(self._observer, child.task_id, error)
             return child
 
     def complete_again(self, child: Task) -> None:
@@ -95,7 +95,7 @@ class Dependencies:
         for _ in range(LINK_ROUNDS):
             child = self._store.get_task(child_id, consistent=True)
             unlinked = child.item.get("unlinked", 0) if child is not None else 0
-            if child is None or not unlinked or not _waits(child):
+            if child is None or not unlinked or not waits(child):
                 return awaited
             parents = self.parents_of(child)
             chunk = parents[len(parents) - unlinked :][:EDGES_AT_ONCE]
@@ -109,7 +109,7 @@ class Dependencies:
     def _recount(self, child: Task, blocked: int, unlinked: int, missing: Sequence[str]) -> bool:
         """One transaction: the child's counts as seen become these, and the missing edges exist."""
         now = self._store.clock.now()
-        due_at = _due_at(child, now)
+        due_at = opens_at(child, now)
         writes = [
             expressions.recount(
                 child, blocked=blocked, unlinked=unlinked, due_at=due_at, layout=self._store.layout, now=now
@@ -128,114 +128,20 @@ class Dependencies:
             if needs_mark(parent):
                 parent = self._store.apply(expressions.mark_dependents(parent_id)).item
             if verdict_of(parent) is not Verdict.OPEN:
-                self._settle_all([(parent_id, parent, child_id)])
+                self._settling.settle_all([(parent_id, parent, child_id)])
                 settled += 1
         return settled
 
-    # ---- the end of a parent -----------------------------------------------------------------------------------------
+    # ---- the end of a parent: see `Settling` -------------------------------------------------------------------------
 
     def on_end(self, ended: Item | None) -> None:
-        """Call it after every terminal write, with the item as written. Costs nothing unless somebody waits; never
-        raises: the task has ended, and what is left here the repair look finds."""
-        if ended is None or not ended.get("hasDependents"):
-            return
-        try:
-            self.settle(ended)
-        except (StoreError, MalformedItem) as error:
-            self._left(str(ended["taskId"]), error)
+        self._settling.on_end(ended)
 
     def on_end_of(self, task_id: str) -> None:
-        """Like `on_end`, for a terminal write whose answer did not bring the item (a transaction)."""
-        try:
-            self.on_end(self._store.get_item(task_id, consistent=True))
-        except StoreError as error:
-            self._left(task_id, error)
+        self._settling.on_end_of(task_id)
 
     def settle(self, ended: Item) -> bool:
-        """Tell every child of a task that ended, and the children of those that fail by it, and so on.
-
-        Returns False when time ran out before all were told. Raises a StoreError; repeating is harmless.
-        """
-        if verdict_of(ended) is Verdict.OPEN or not ended.get("hasDependents"):
-            return True
-        parent_id = str(ended["taskId"])
-        edges = self._store.walk(edge_key(parent_id))
-        return self._settle_all((parent_id, ended, child_of(key.task_id)) for key in edges)
-
-    def _settle_all(self, edges: Iterable[tuple[str, Item | None, str]]) -> bool:
-        """Settle edges to ended parents; a chain of failures is followed with a list, not by recursion."""
-        until = self._store.clock.monotonic() + SETTLE_SECONDS
-        waiting = [edges]
-        while waiting:
-            for parent_id, parent, child_id in waiting.pop():
-                if self._store.clock.monotonic() > until:
-                    self._observer.log("dependencies.cut_short", level="WARNING", taskId=parent_id)
-                    return False
-                failed = self._settle_edge(parent_id, parent, child_id)
-                if failed is not None and failed.get("hasDependents"):
-                    waiting.append(self._edges_of(failed))
-        return True
-
-    def _edges_of(self, parent: Item) -> Iterable[tuple[str, Item | None, str]]:
-        parent_id = str(parent["taskId"])
-        return ((parent_id, parent, child_of(key.task_id)) for key in self._store.walk(edge_key(parent_id)))
-
-    def _settle_edge(self, parent_id: str, parent: Item | None, child_id: str) -> Item | None:
-        """One edge to an ended parent. Returns the child's item when it failed by this."""
-        satisfied = verdict_of(parent) is Verdict.SATISFIED
-        for turn in range(ROUNDS):
-            try:
-                child = self._store.get_task(child_id, consistent=True)
-            except MalformedItem as problem:
-                self._observer.log("task.malformed", level="ERROR", taskId=child_id, problem=problem.problem)
-                return None
-            if child is None or not _waits(child):
-                self._store.apply(expressions.cut_edge(parent_id, child_id))  # it ended otherwise: nobody needs it
-                return None
-            if not satisfied and child.status is Status.FAILED:
-                return None
-            try:
-                done = self._unblock(child, parent_id) if satisfied else self._fail(child, parent_id, parent)
-            except StoreThrottled:
-                if turn == ROUNDS - 1:
-                    raise
-                continue  # many parents of one child end at once
-            if done:
-                return None if satisfied else self._store.get_item(child_id, consistent=True)
-            if not self._store.get_item(edge_id(parent_id, child_id), consistent=True):
-                return None  # settled by somebody else
-            if not satisfied and self._is_alive_again(parent_id, parent):
-                return None
-        raise StoreThrottled("TransactWriteItems", "Contention", f"task {child_id} keeps changing")
-
-    def _unblock(self, child: Task, parent_id: str) -> bool:
-        now, layout = self._store.clock.now(), self._store.layout
-        opened = expressions.unblock(child, due_at=_due_at(child, now), layout=layout, now=now)
-        if not isinstance(self._transact([expressions.cut_edge(parent_id, child.task_id), opened]), Written):
-            return False
-        if child.blocked_count == 1 and child.status is Status.PENDING:
-            self._note("task.unblocked", child, parentId=parent_id)
-        return True
-
-    def _fail(self, child: Task, parent_id: str, parent: Item | None) -> bool:
-        now, layout = self._store.clock.now(), self._store.layout
-        writes = [
-            expressions.parent_failed(child, failure=failure_for(parent_id, parent), layout=layout, now=now),
-            expressions.dead_as_seen(parent_id, parent),
-            expressions.edge_stands(parent_id, child.task_id),
-        ]
-        if not isinstance(self._transact(writes), Written):
-            return False
-        self._observer.measure("Failed", queue=child.queue, type=child.type)
-        self._note("task.failed", child, level="ERROR", reason="dependency_failed", parentId=parent_id)
-        return True
-
-    def _is_alive_again(self, parent_id: str, seen: Item | None) -> bool:
-        """Whether the parent is no longer the dead one that was seen: whoever changed it settles it."""
-        now = self._store.get_item(parent_id, consistent=True)
-        if now is None or seen is None:
-            return now is not seen
-        return (now.get("status"), now.get("fence")) != (seen.get("status"), seen.get("fence"))
+        return self._settling.settle(ended)
 
     # ---- redrive -----------------------------------------------------------------------------------------------------
 
@@ -356,7 +262,7 @@ class Dependencies:
                 self._mend(child)
                 self._look_later(child.task_id)
         except (StoreError, MalformedItem, BodyMissing) as error:
-            self._left(child_id, error)
+            left_to_repair(self._observer, child_id, error)
 
     def _read_blocked(self, child_id: str) -> Task | None:
         """The task when it still waits; what stands under a BLOCKED key for another reason is put right."""
@@ -372,7 +278,7 @@ class Dependencies:
         if child.is_terminal:
             if str(child.dispatch_key).startswith("BLOCKED#"):
                 self._store.apply(expressions.relist(child, layout=layout))
-            return child if _waits(child) and child.item.get("unlinked") else None
+            return child if waits(child) and child.item.get("unlinked") else None
         if child.status is not Status.PENDING or not str(child.dispatch_key).startswith("BLOCKED#"):
             return None
         if child.deadline is not None and child.deadline <= now:
@@ -420,20 +326,5 @@ class Dependencies:
     def _transact(self, writes: Sequence[Write]) -> Any:
         return self._store.transact(writes, request_token=self._store.randomness.token())
 
-    def _left(self, task_id: str, error: Exception) -> None:
-        code = getattr(error, "code", type(error).__name__)
-        self._observer.log("dependencies.left_to_repair", level="WARNING", taskId=task_id, code=code)
-
     def _note(self, event: str, task: Task, *, level: str = "INFO", **fields: Any) -> None:
         self._observer.log(event, level=level, **ids_of(task), **fields)
-
-
-def _waits(child: Task) -> bool:
-    """Whether its count means something: it is blocked, or it failed for a parent and may be redriven."""
-    return child.blocked_count > 0 and child.status in {Status.PENDING, Status.FAILED}
-
-
-def _due_at(child: Task, now: float) -> float:
-    """When an unblocked task is due: not before the time it was submitted for, never past its deadline."""
-    due_at = max(now, float(child.item.get("runAt", now)))
-    return due_at if child.deadline is None else min(due_at, child.deadline)

@@ -10,7 +10,7 @@ from thunderagent import expressions
 from thunderagent.codec import Item
 from thunderagent.conditions import Write
 from thunderagent.errors import InvalidInput, Unprocessable
-from thunderagent.model import Failure
+from thunderagent.model import Failure, Task
 from thunderagent.schema import EDGES_AT_ONCE, PARENTS_MAX
 from thunderagent.states import Outcome, Status
 
@@ -57,6 +57,17 @@ def _fate(parent: Item | None) -> str:
     if error.get("reason") == DEPENDENCY_FAILED:
         return f"failed: {str(error.get('message', '')).rpartition(': ')[2]}"
     return f"failed ({error.get('reason', 'error')})"
+
+
+def waits(child: Task) -> bool:
+    """Whether its count means something: it is blocked, or it failed for a parent and may be redriven."""
+    return child.blocked_count > 0 and child.status in {Status.PENDING, Status.FAILED}
+
+
+def opens_at(child: Task, now: float) -> float:
+    """When an unblocked task is due: not before the time it was submitted for, never past its deadline."""
+    due_at = max(now, float(child.item.get("runAt", now)))
+    return due_at if child.deadline is None else min(due_at, child.deadline)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from thunderagent.queues import Queues
     from thunderagent.reaper import Reaper
     from thunderagent.schedules import Schedules
+    from thunderagent.settling import Settling
     from thunderagent.submit import Submitter
 
 
@@ -86,6 +87,12 @@ class Parts:
         from thunderagent.dependencies import Dependencies
 
         return Dependencies(self.store, self.bodies, observer=self.telemetry)
+
+    @cached_property
+    def settling(self) -> Settling:
+        from thunderagent.settling import Settling
+
+        return Settling(self.store, observer=self.telemetry)
 
     @cached_property
     def reaper(self) -> Reaper:
@@ -145,7 +152,7 @@ class Parts:
         )
 
     def _on_end(self, item: Item | None) -> None:
-        self.dependencies.on_end(item)
+        self.settling.on_end(item)
 
     def begin(self) -> None:
         """An invocation begins: its time is charged to the tasks it is for."""
