@@ -58,7 +58,7 @@ ACCESS_LOG_FORMAT = {
     "integrationError": "$context.integrationErrorMessage",
     "sourceIp": "$context.identity.sourceIp",
     "caller": "$context.identity.userArn",
-    "error": "$context.error.messageString",
+    "error": "$context.error.message",  # its `messageString` brings quotes of its own: no JSON
 }
 
 
