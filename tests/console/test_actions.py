@@ -53,10 +53,30 @@ class TestOneTask:
         done(site, "/act/ack", {"id": "s1"})
         assert item(site, "s1")["status"] == "DONE"
 
+    @pytest.mark.parametrize("change", [{"status": "SUCCESS"}, {"fence": 9}, {"createdAt": START + 1}])
+    def test_delete_is_of_the_task_as_it_was_seen(self, site: Site, change: dict[str, Any]) -> None:
+        """Redriven meanwhile, it may have a result now: nobody was asked about that."""
+        site.api.table.put(ended("f1", START))
+        asked = hidden(site.get("/act/delete?id=f1"))
+        site.api.table.put(item(site, "f1") | change)
+        text = done(site, "/act/delete", {"id": "f1", "seen": asked["seen"]})
+        assert "Task f1 is not deleted. f1: it has changed since you were asked" in text
+        assert item(site, "f1")
+
+    def test_delete_of_some_leaves_those_that_have_changed(self, site: Site) -> None:
+        for id in ("f1", "f2", "f3"):
+            site.api.table.put(ended(id, START))
+        asked = hidden(site.get("/act/delete?id=f1&id=f2&id=f3"))
+        site.api.table.put(item(site, "f2") | {"status": "SUCCESS", "fence": 7})
+        text = done(site, "/act/delete", {"id": asked["id"], "seen": asked["seen"]})
+        assert "2 of 3 tasks are deleted. f2: it has changed since you were asked, and is SUCCESS now" in text
+        assert [bool(item(site, id)) for id in ("f1", "f2", "f3")] == [False, True, False]
+
     def test_delete_leads_away_from_its_page(self, site: Site) -> None:
         site.api.table.put(ended("f1", START))
-        assert "Why?" not in site.get("/act/delete?id=f1")
-        answer = site.post("/act/delete", {"id": "f1", "next": "/task/f1"})
+        page = site.get("/act/delete?id=f1")
+        assert "Why?" not in page
+        answer = site.post("/act/delete", {"id": "f1", "seen": hidden(page)["seen"], "next": "/task/f1"})
         assert answer.headers["location"].startswith("/tasks?")
         assert item(site, "f1") == {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +13,7 @@ from thunder.console.forms import FieldError, Fields
 from thunder.console.routing import Asked, failed, on_to, own_path
 from thunder.console.site import Console, Notice
 from thunder.console.tasks import TASK_ID
-from thunderagent.client import ThunderClient
+from thunderagent.client import TaskView, ThunderClient
 from thunderagent.signed_http import ApiError
 
 CHOSEN_MOST: Final = 100
@@ -33,6 +33,8 @@ class Action:
     keeps_reason: bool = True
     is_dangerous: bool = False
     can_cascade: bool = False
+    is_for_what_was_seen: bool = False
+    """The API does it to a task whatever has become of it since: the console looks again before."""
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
@@ -65,6 +67,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "It is erased with its payload and its result, and cannot be brought back.",
             keeps_reason=False,
             is_dangerous=True,
+            is_for_what_was_seen=True,
         ),
     )
 }
@@ -84,7 +87,8 @@ def act(asked: Asked) -> Response:
     if not asked.is_post:
         return _ask(asked, action, ids)
     reason = reason_of(asked.form) if action.keeps_reason else ""
-    notice = _do(asked.console, action, ids, reason, cascade=asked.form.is_set("cascade"))
+    seen = set(asked.form.all("seen")) if action.is_for_what_was_seen else set()
+    notice = _do(asked.console, action, ids, reason, cascade=asked.form.is_set("cascade"), seen=seen)
     way_on = own_path(asked.form.text("next"), "/tasks")
     if action.name == "delete" and way_on.partition("?")[0] == f"/task/{ids[0]}":
         way_on = "/tasks"
@@ -118,22 +122,45 @@ def _ask(asked: Asked, action: Action, ids: Sequence[str]) -> Response:
         action=action,
         ids=ids,
         way_on=asked.address if asked.is_part else fallback,
+        seen=_states(asked.console.client, ids) if action.is_for_what_was_seen else [],
     )
 
 
-def _do(console: Console, action: Action, ids: Sequence[str], reason: str, *, cascade: bool) -> Notice:
-    call = _call(console.client, action, reason, cascade=cascade)
+def _states(client: ThunderClient, ids: Sequence[str]) -> list[str]:
+    """What each task is now, as `_state` writes it; nothing of those that cannot be read."""
 
-    def one(id: str) -> ApiError | None:
+    def one(id: str) -> str | None:
         try:
+            return _state(client.get(id))
+        except ApiError:
+            return None
+
+    with ThreadPoolExecutor(HANDS) as pool:
+        return [state for state in pool.map(one, ids) if state is not None]
+
+
+def _state(task: TaskView) -> str:
+    """Another text after every claim, redrive and end, and for another task of the same id."""
+    return f"{task.task_id} {task.status} {task.fields.get('fence')} {task.fields.get('createdAt')}"
+
+
+def _do(console: Console, action: Action, ids: Sequence[str], reason: str, *, cascade: bool, seen: Set[str]) -> Notice:
+    """`seen` are the states that the operator was asked about; a task that is another by now is left alone."""
+    call = _call(console.client, action, reason, cascade=cascade)
+    known = {state.partition(" ")[0] for state in seen}
+
+    def one(id: str) -> str | None:
+        try:
+            if id in known and _state(now := console.client.get(id)) not in seen:
+                return f"it has changed since you were asked, and is {now.status} now"
             call(id)
         except ApiError as error:
-            return error
+            return error.message
         return None
 
     with ThreadPoolExecutor(HANDS) as pool:
         outcomes = list(pool.map(one, ids))
-    refused = [f"{id}: {error.message}" for id, error in zip(ids, outcomes, strict=True) if error is not None]
+    refused = [f"{id}: {problem}" for id, problem in zip(ids, outcomes, strict=True) if problem is not None]
     done = len(ids) - len(refused)
     subject = f"Task {ids[0]} is" if len(ids) == 1 else f"{done} of {len(ids)} tasks are"
     if len(ids) == 1 and refused:
