@@ -216,6 +216,23 @@ class TestReading:
         assert (task.status, task.succeeded, task.is_terminal) == ("FAILED", False, True)
         assert clock.slept == [0.25, 0.375]
 
+    @pytest.mark.parametrize(
+        ("status", "outcome", "succeeded"),
+        [
+            ("SUCCESS", None, True),
+            ("DONE", "skipped", True),
+            ("DONE", "acknowledged", True),
+            ("DONE", "cancelled", False),
+            ("DONE", "expired", False),
+            ("FAILED", None, False),
+            ("RUNNING", None, False),
+        ],
+    )
+    def test_what_is_a_success_for_parents_is_one_for_those_who_wait(
+        self, status: str, outcome: str | None, succeeded: bool
+    ) -> None:
+        assert TaskView.of(TASK | {"status": status, "outcome": outcome}).succeeded is succeeded
+
     def test_waiting_has_an_end(self) -> None:
         thunder, _, clock = client((200, {}, TASK))
         with pytest.raises(WaitTimeout) as caught:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,9 +17,6 @@ from thunder.cli.times import Span, span
 
 if TYPE_CHECKING:
     from thunderagent.client import TaskView, ThunderClient
-
-FIRST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
-GOOD_OUTCOMES = (None, "skipped", "acknowledged")
 
 
 @click.command(cls=Command)
@@ -43,20 +40,17 @@ def wait_for(client: ThunderClient, task_ids: Sequence[str], timeout: float | No
     late = [task for task in ended if not task.is_terminal]
     if late:
         raise Failed(f"{_ids(late)} had not ended after {span(timeout or 0)}; it goes on")
-    bad = [task for task in ended if not succeeded(task)]
+    bad = [task for task in ended if not task.succeeded]
     if bad:
         raise Failed(f"{_ids(bad)} ended {bad[0].status}: {inert(note(bad[0].fields))}")
 
 
-def succeeded(task: TaskView) -> bool:
-    """SUCCESS, or DONE by the handler's or the collector's word; cancelled and expired are no success."""
-    return task.status == "SUCCESS" or (task.status == "DONE" and task.outcome in GOOD_OUTCOMES)
-
-
 def _until_ended(client: ThunderClient, task_id: str, deadline: float | None) -> TaskView:
     """The task at its end, or as it is at the deadline."""
+    from thunderagent.task_view import poll_pauses
+
     said = ""
-    for pause in _pauses():
+    for pause in poll_pauses():
         task = client.get(task_id)
         words = inert(f"{task.task_id} {task.status} {note(task.fields)}".rstrip())
         if words != said:
@@ -69,13 +63,6 @@ def _until_ended(client: ThunderClient, task_id: str, deadline: float | None) ->
             return task
         time.sleep(pause if left is None else min(pause, left))
     raise AssertionError("the pauses never end")
-
-
-def _pauses() -> Iterator[float]:
-    pause = FIRST_SECONDS
-    while True:
-        yield pause
-        pause = min(LONGEST_SECONDS, pause * 1.5)
 
 
 def _ids(tasks: Sequence[TaskView]) -> str:

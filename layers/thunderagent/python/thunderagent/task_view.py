@@ -8,7 +8,7 @@ from typing import Any
 
 from thunderagent import jsontext
 from thunderagent.signed_http import ApiError, error_of
-from thunderagent.states import is_terminal
+from thunderagent.states import Outcome, Status, is_terminal
 
 POLL_FIRST_SECONDS, POLL_CAP_SECONDS = 0.25, 5.0
 
@@ -61,7 +61,8 @@ class TaskView:
 
     @property
     def succeeded(self) -> bool:
-        return self.status == "SUCCESS" or (self.status == "DONE" and self.outcome == "acknowledged")
+        """SUCCESS, or DONE by the handler's or the collector's word: cancelled and expired are no success."""
+        return self.status == Status.SUCCESS or self.outcome in {Outcome.SKIPPED, Outcome.ACKNOWLEDGED}
 
 
 @dataclass(frozen=True)
