@@ -243,7 +243,7 @@ def _redrive_keeps_ttl() -> list[Patch]:
 def _commit_in_two() -> list[Patch]:
     transact = Store.transact
 
-    def mutated(self: Store, writes: Sequence[Write], *, request_token: str) -> Any:
+    def mutated(self: Store, writes: Sequence[Write], *, request_token: str | None = None) -> Any:
         if writes[0].event != "commit":
             return transact(self, writes, request_token=request_token)
         for each in writes[1:]:

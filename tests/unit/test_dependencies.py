@@ -22,7 +22,7 @@ from thunderagent.expressions import Result
 from thunderagent.model import Attempt, Failure, LeaseToken, Task
 from thunderagent.operations import Operations, Operator
 from thunderagent.queues import Queues
-from thunderagent.schema import Layout, all_keys, edge_id
+from thunderagent.schema import Layout, blocked_key, edge_id
 from thunderagent.states import Status
 from thunderagent.store import Store, Written
 from thunderagent.submit import Submission, Submitted, Submitter
@@ -107,7 +107,7 @@ class World:
         self.dependencies.on_end(self.end(self.claim(task_id), how, result=result))
 
     def repair(self) -> int:
-        return self.dependencies.repair(all_keys("BLOCKED", ["default"], 1))
+        return self.dependencies.repair([blocked_key("default", 0)])
 
     def edges(self) -> dict[str, Item]:
         return self.db.items("edge#")

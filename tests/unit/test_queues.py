@@ -107,7 +107,6 @@ def test_limits_per_key_need_a_tag(world: World) -> None:
     settings = world.read("mail")
 
     assert settings.key_limits == KeyLimits("tenant", max_concurrency=2, rate_per_second=5.0, burst=7)
-    assert settings.is_limited
     assert settings.key_of({"tenant": "a"}) == "a"
     assert settings.key_of({"other": "a"}) is None
     assert QueueSettings.from_item("mail", {"perKey": {"maxConcurrency": 2}}).key_limits is None

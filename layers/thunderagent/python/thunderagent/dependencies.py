@@ -17,7 +17,7 @@ from typing import Any
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
 from thunderagent.codec import Item
-from thunderagent.conditions import Write, put_body
+from thunderagent.conditions import put_body
 from thunderagent.errors import BodyMissing, MalformedItem, StoreError, StoreThrottled
 from thunderagent.jsontext import loads
 from thunderagent.model import Task, TaskId
@@ -116,7 +116,7 @@ class Dependencies:
             ),
             *(expressions.put_edge(parent_id, child.task_id, now=now) for parent_id in missing),
         ]
-        return isinstance(self._transact(writes), Written)
+        return isinstance(self._store.transact(writes), Written)
 
     def _watch(self, child_id: str, parent_ids: Sequence[str]) -> int:
         """Mark the parents, so that their ends settle, and settle those that ended already. The read comes after the
@@ -322,9 +322,6 @@ class Dependencies:
             self._store.apply(expressions.look_again(child, until=until))
 
     # ---- below -------------------------------------------------------------------------------------------------------
-
-    def _transact(self, writes: Sequence[Write]) -> Any:
-        return self._store.transact(writes, request_token=self._store.randomness.token())
 
     def _note(self, event: str, task: Task, *, level: str = "INFO", **fields: Any) -> None:
         self._observer.log(event, level=level, **ids_of(task), **fields)

@@ -94,19 +94,6 @@ class QueueSettings:
         key = self.key_of(tags)
         return shard_of(task_id if key is None else f"key:{key}", self.shards.write)
 
-    @property
-    def is_limited(self) -> bool:
-        keys = self.key_limits
-        return any(
-            limit is not None
-            for limit in (
-                self.max_concurrency,
-                self.rate_per_second,
-                keys and keys.max_concurrency,
-                keys and keys.rate_per_second,
-            )
-        )
-
 
 class Queues:
     """The declared queues with their settings, read at most every five seconds."""

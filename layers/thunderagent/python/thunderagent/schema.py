@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from thunderagent.states import Status
@@ -217,7 +217,6 @@ DEFAULT_MAX_RETRY_NUMBER = 3
 DEFAULT_TIMEOUT_SECONDS = 300
 EXECUTOR_MARGIN_SECONDS = 30  # a task's timeout ends this long before its executor's
 
-TASK_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 SCHEDULED_PREFIX = "cron."
 
@@ -229,15 +228,6 @@ def utf8_size(text: str) -> int:
 def digest(text: str) -> str:
     """SHA-256 of the text as 64 hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def all_open_keys(queue: str, priority: str, shards: int) -> list[str]:
-    return [open_key(queue, priority, shard) for shard in range(shards)]
-
-
-def all_keys(prefix: str, queues: Iterable[str], shards: int) -> list[str]:
-    """Every partition of one kind (RUNNING, BLOCKED, SUCCESS, FAILED, DONE) over the queues given."""
-    return [f"{prefix}#{queue}#{shard}" for queue in queues for shard in range(shards)]
 
 
 @dataclass(frozen=True)

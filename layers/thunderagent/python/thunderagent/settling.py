@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from thunderagent import expressions
 from thunderagent.codec import Item
-from thunderagent.conditions import Write
 from thunderagent.errors import MalformedItem, StoreError, StoreThrottled
 from thunderagent.model import Task
 from thunderagent.parents import Verdict, failure_for, opens_at, verdict_of, waits
@@ -104,7 +103,7 @@ class Settling:
     def _unblock(self, child: Task, parent_id: str) -> bool:
         now, layout = self._store.clock.now(), self._store.layout
         opened = expressions.unblock(child, due_at=opens_at(child, now), layout=layout, now=now)
-        if not isinstance(self._transact([expressions.cut_edge(parent_id, child.task_id), opened]), Written):
+        if not isinstance(self._store.transact([expressions.cut_edge(parent_id, child.task_id), opened]), Written):
             return False
         if child.blocked_count == 1 and child.status is Status.PENDING:
             self._note("task.unblocked", child, parentId=parent_id)
@@ -117,7 +116,7 @@ class Settling:
             expressions.dead_as_seen(parent_id, parent),
             expressions.edge_stands(parent_id, child.task_id),
         ]
-        if not isinstance(self._transact(writes), Written):
+        if not isinstance(self._store.transact(writes), Written):
             return False
         self._observer.measure("Failed", queue=child.queue, type=child.type)
         self._note("task.failed", child, level="ERROR", reason="dependency_failed", parentId=parent_id)
@@ -129,9 +128,6 @@ class Settling:
         if now is None or seen is None:
             return now is not seen
         return (now.get("status"), now.get("fence")) != (seen.get("status"), seen.get("fence"))
-
-    def _transact(self, writes: Sequence[Write]) -> Any:
-        return self._store.transact(writes, request_token=self._store.randomness.token())
 
     def _note(self, event: str, task: Task, *, level: str = "INFO", **fields: Any) -> None:
         self._observer.log(event, level=level, **ids_of(task), **fields)

@@ -106,14 +106,17 @@ class Store:
         raw = answer.get("Attributes")
         return Written(from_item(raw) if raw else None)
 
-    def transact(self, writes: Sequence[Write], *, request_token: str) -> Written | tuple[Refused | None, ...]:
+    def transact(
+        self, writes: Sequence[Write], *, request_token: str | None = None
+    ) -> Written | tuple[Refused | None, ...]:
         """Apply all writes or none. When refused: one entry per write, None where that write was not the obstacle.
 
-        `request_token` (at most 36 characters) makes repeats harmless; keep it for the same writes only.
+        `request_token` (at most 36 characters) makes repeats harmless; keep it for the same writes only. Without one,
+        a token is drawn for this call and its own repeats.
         """
         arguments = {
             "TransactItems": [self._transact_entry(write) for write in writes],
-            "ClientRequestToken": request_token,
+            "ClientRequestToken": request_token or self.randomness.token(),
         }
         try:
             self._send("TransactWriteItems", arguments)

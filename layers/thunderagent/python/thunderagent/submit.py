@@ -16,7 +16,7 @@ from thunderagent.dependencies import Dependencies
 from thunderagent.errors import Conflict, InvalidInput, StoreRefused, StoreThrottled, TooLarge, Unprocessable
 from thunderagent.jsontext import loads
 from thunderagent.model import Task
-from thunderagent.parents import Birth
+from thunderagent.parents import Birth, Verdict, verdict_of
 from thunderagent.queues import Queues, QueueSettings
 from thunderagent.schema import (
     DEFAULT_MAX_RETRY_NUMBER,
@@ -27,8 +27,8 @@ from thunderagent.schema import (
     open_key,
     unique_id,
 )
-from thunderagent.states import Outcome, Status, is_terminal
-from thunderagent.store import Refused, Store, Written
+from thunderagent.states import Status, is_terminal
+from thunderagent.store import Store, Written
 
 UNIQUE_ROUNDS = 5  # a takeover that loses its race looks again this often
 
@@ -232,16 +232,13 @@ class Submitter:
         if "unique" in item:
             return self._create_unique(item, key, along)
         write = expressions.submit(item)
-        answer = self._together([write, *along]) if along else self._store.apply(write)
+        answer = self._store.transact([write, *along]) if along else self._store.apply(write)
         if isinstance(answer, Written):
             return Submitted(Task.from_item(item), duplicate=False)
         taken = answer[0] if isinstance(answer, tuple) else answer
         if taken is None:
             raise _interfered()
         return self._existing(item, taken.item or {}, key)
-
-    def _together(self, writes: Sequence[Write]) -> Written | tuple[Refused | None, ...]:
-        return self._store.transact(writes, request_token=self._store.randomness.token())
 
     def _create_unique(self, item: Item, key: str | None, along: Sequence[Write]) -> Submitted:
         """One transaction: the task and the pointer to it. An open equal task (or one in its window) suppresses."""
@@ -254,7 +251,7 @@ class Submitter:
             if holder is not None and holder["taskId"] != item["taskId"] and self._suppresses(holder):
                 return Submitted(Task.from_item(holder), duplicate=True)
             own = [expressions.submit(item), *expressions.take_unique(item, pointer=pointer, holder=holder)]
-            answer = self._together([*own, *along])
+            answer = self._store.transact([*own, *along])
             if isinstance(answer, Written):
                 return Submitted(Task.from_item(item), duplicate=False)
             if (taken := answer[0]) is not None:
@@ -264,14 +261,12 @@ class Submitter:
         raise StoreThrottled("TransactWriteItems", "UniqueContention", "equal tasks are being submitted; try again")
 
     def _suppresses(self, holder: Item) -> bool:
-        status = holder.get("status")
-        if not is_terminal(status):
+        if not is_terminal(holder.get("status")):
             return True
-        succeeded = status == Status.SUCCESS or holder.get("outcome") in {Outcome.SKIPPED, Outcome.ACKNOWLEDGED}
         finished, window = holder.get("finishedAt"), holder.get("uniqueSeconds")
-        if not (succeeded and isinstance(finished, int | float) and isinstance(window, int | float)):
+        if not isinstance(finished, int | float) or not isinstance(window, int | float):
             return False
-        return finished + window > self._store.clock.now()
+        return verdict_of(holder) is Verdict.SATISFIED and finished + window > self._store.clock.now()
 
     def _existing(self, item: Item, stored: Item, key: str | None) -> Submitted:
         """The id is taken: by an earlier request with this key (then it is the answer), or by something else."""
