@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from typing import Any, ClassVar
 
 import pytest
@@ -293,6 +295,9 @@ class TestSubmit:
             ({"delaySeconds": "1", "runAt": "2027-02-01T09:00:00Z"}, "", "delaySeconds"),
             ({"runAt": "tomorrow"}, "runAt", "runAt"),
             ({"tags": "no sign"}, "tags", "name=value"),
+            ({"tags": '{"a": 1}'}, "tags", "an object of texts"),
+            ({"tags": '{"a": "x", "a": "y"}'}, "tags", "twice"),
+            ({"tags": "{a}=b"}, "tags", "not JSON"),
             ({"queue": "none.such"}, "", "none.such"),
             ({"dependsOn": "missing"}, "dependsOn", "missing"),
             ({"uniqueSeconds": "99999999999"}, "uniqueSeconds", "windowSeconds"),
@@ -317,6 +322,27 @@ class TestSubmit:
         key = hidden(page)["key"][0]
         assert key != "k"
         site.post("/submit", {"type": "demo.echo", "payload": "2", "key": key})
+
+    @pytest.mark.parametrize(
+        "tags",
+        [
+            {"tenant": "a", "region": "eu = west"},
+            {"a": "x\ntenant=other"},
+            {"a=b": "c"},
+            {" a ": " b "},
+            {"{a": "b"},
+            {"a\r\nb": ""},
+            {"a": "\u2028\x00\u202e"},
+        ],
+    )
+    def test_a_copy_has_the_tags_of_its_model_and_no_others(self, site: Site, tags: dict[str, str]) -> None:
+        model = site.api.submit(tags=tags)
+        page = site.get(f"/submit?like={model}")
+        typed = re.search(r'<textarea id="f-tags"[^>]*>(.*?)</textarea>', page, re.DOTALL)
+        assert typed is not None
+        fields = {"type": "demo.echo", "payload": "1", "tags": unescape(typed[1])}
+        copy = site.post("/submit", fields).headers["location"].partition("?")[0].removeprefix("/task/")
+        assert item(site, copy)["tags"] == tags
 
     def test_one_like_another(self, site: Site) -> None:
         id = site.api.submit(payload={"region": "eu"}, priority="low", tags={"tenant": "a"})

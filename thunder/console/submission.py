@@ -41,7 +41,7 @@ def _like(asked: Asked, id: str) -> dict[str, str]:
     task = asked.console.client.get(id)
     fields = task.fields
     payload = fields["payload"] if "payload" in fields else asked.console.client.payload(id)
-    tags = "\n".join(f"{name}={value}" for name, value in (fields.get("tags") or {}).items())
+    tags = _typed_tags(fields.get("tags") or {})
     plain = {name: str(fields[name]) for name in ("type", "queue", "priority", "maxRetryNumber") if name in fields}
     return {**plain, "tags": tags, "payload": shown.pretty(payload)}
 
@@ -116,14 +116,32 @@ def _options(form: Fields) -> Any:
     return options
 
 
+def _typed_tags(tags: Mapping[str, str]) -> str:
+    """As `_tags` reads them: in lines, or as JSON where a line break or an equals sign would make others of them."""
+    lines = "\n".join(f"{name}={value}" for name, value in tags.items())
+    try:
+        return lines if _tags(lines) == tags else shown.pretty(tags)
+    except FieldError:
+        return shown.pretty(tags)
+
+
 def _tags(text: str) -> dict[str, str]:
-    """`name=value`, one a line."""
+    """`name=value`, one a line; or a JSON object."""
+    if text.lstrip().startswith("{"):
+        return _tags_of_json(text)
     tags: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.split("\n"))):
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
             raise FieldError("tags", f"A tag is name=value, one a line; this is not: {line[:60]}")
         tags[name.strip()] = value.strip()
+    return tags
+
+
+def _tags_of_json(text: str) -> dict[str, str]:
+    tags = typed_json(Fields({"tags": [text]}), "tags")
+    if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
+        raise FieldError("tags", "Tags as JSON are an object of texts.")
     return tags
 
 
