@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from thunderagent.schema import (
     FORMAT_VERSION,
     OPEN_ITEM_BYTES,
     SPAWN_DEPTH_MAX,
+    digest,
     open_key,
     unique_id,
 )
@@ -141,14 +141,34 @@ class Submitter:
         birth: Birth | None = None,
     ) -> Item:
         """The item of a new task, its payload placed. Raises like `submit`. Parents count by the `birth` only."""
+        if submission.depth > SPAWN_DEPTH_MAX:
+            raise InvalidInput(f"tasks have submitted one another {SPAWN_DEPTH_MAX} deep; this looks endless")
         now = self._store.clock.now()
+        due_at, deadline = self._times(submission, now)
+        task_id = task_id or self._id_of(submission, key)
+        item = self._plain_item(submission, task_id, due_at=due_at, deadline=deadline, now=now)
+        if key is not None or submission.task_id is not None:
+            # equal requests at one instant ask for one id: only the nonce says whose write it was
+            item |= {"idempotencyHash": request_hash(body), "nonce": self._store.randomness.token()[-8:]}
+        if submission.unique_seconds is not None:
+            unique = fingerprint(item["queue"], submission.type, submission.payload)
+            item |= {"unique": unique, "uniqueSeconds": submission.unique_seconds}
+        if birth is not None:
+            item |= self._born(item, birth, due_at, now)
+        item |= self._bodies.place_payload(item, submission.payload, due_at=due_at)
+        if item_bytes(item) > OPEN_ITEM_BYTES:
+            raise TooLarge(f"the task needs more than {OPEN_ITEM_BYTES} bytes besides its payload")
+        return item
+
+    def _plain_item(
+        self, submission: Submission, task_id: str, *, due_at: float, deadline: float | None, now: float
+    ) -> Item:
+        """What the submission says, else the declaration of its type, else the library."""
         defaults = self._types.defaults_of(submission.type)
         queue = submission.queue or defaults.get("queue") or "default"
         priority = submission.priority or defaults.get("priority") or "normal"
-        queue_settings = self._declared(queue)
-        task_id = task_id or self._id_of(submission, key)
-        due_at, deadline = self._times(submission, now)
-        layout = self._store.layout
+        shard = self._declared(queue).shard_for(task_id, submission.tags)
+        retries = _first(submission.max_retry_number, defaults.get("maxRetryNumber"), DEFAULT_MAX_RETRY_NUMBER)
         item: Item = {
             "taskId": task_id,
             "type": submission.type,
@@ -156,19 +176,17 @@ class Submitter:
             "priority": priority,
             "status": Status.PENDING.value,
             "retryCount": 0,
-            "maxRetryNumber": _first(
-                submission.max_retry_number, defaults.get("maxRetryNumber"), DEFAULT_MAX_RETRY_NUMBER
-            ),
+            "maxRetryNumber": retries,
             "timeoutSeconds": self._timeout(submission, defaults),
             "fence": 0,
             "createdAt": now,
             "updatedAt": now,
             "dueAt": due_at if deadline is None else min(due_at, deadline),
-            "dispatchKey": open_key(queue, priority, queue_settings.shard_for(task_id, submission.tags)),
+            "dispatchKey": open_key(queue, priority, shard),
             "formatVersion": FORMAT_VERSION,
-            "homeRegion": layout.region,
+            "homeRegion": self._store.layout.region,
         }
-        optional: dict[str, Any] = {
+        optional: Item = {
             "deadline": deadline,
             "runAt": due_at if due_at > now else None,
             "tags": dict(submission.tags) or None,
@@ -176,23 +194,7 @@ class Submitter:
             "depth": submission.depth or None,
             "leaseSeconds": defaults.get("leaseSeconds"),
         }
-        if key is not None or submission.task_id is not None:
-            # equal requests at one instant ask for one id: only the nonce says whose write it was
-            optional |= {"idempotencyHash": request_hash(body), "nonce": self._store.randomness.token()[-8:]}
-        item |= {name: value for name, value in optional.items() if value is not None}
-        if submission.depth > SPAWN_DEPTH_MAX:
-            raise InvalidInput(f"tasks have submitted one another {SPAWN_DEPTH_MAX} deep; this looks endless")
-        if submission.unique_seconds is not None:
-            item |= {
-                "unique": fingerprint(queue, submission.type, submission.payload),
-                "uniqueSeconds": submission.unique_seconds,
-            }
-        if birth is not None:
-            item |= self._born(item, birth, due_at, now)
-        item |= self._bodies.place_payload(item, submission.payload, due_at=due_at)
-        if item_bytes(item) > OPEN_ITEM_BYTES:
-            raise TooLarge(f"the task needs more than {OPEN_ITEM_BYTES} bytes besides its payload")
-        return item
+        return item | {name: value for name, value in optional.items() if value is not None}
 
     def check(self, submission: Submission) -> None:
         """Raise what `submit` would for the queue and the time-out. Nothing is written."""
@@ -311,14 +313,14 @@ def _first(*values: Any) -> Any:
 
 def task_id_of(key: str) -> str:
     """The task id an idempotency key stands for: 128 bits of SHA-256, so that equal keys meet in one item."""
-    return hashlib.sha256(f"idempotency-key:{key}".encode()).hexdigest()[:32]
+    return digest(f"idempotency-key:{key}")[:32]
 
 
 def request_hash(body: Any) -> str:
     """What tells one body from another under the same key: 128 bits of SHA-256 over RFC 8785 text."""
-    return hashlib.sha256(canonical(body).encode()).hexdigest()[:32]
+    return digest(canonical(body))[:32]
 
 
 def fingerprint(queue: str, type_name: str, payload: str) -> str:
     """Equal work: SHA-256 over queue, type and the payload in RFC 8785 form (1 and 1.0 are equal)."""
-    return hashlib.sha256(canonical([queue, type_name, loads(payload)]).encode()).hexdigest()
+    return digest(canonical([queue, type_name, loads(payload)]))
