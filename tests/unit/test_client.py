@@ -392,7 +392,7 @@ class TestSigning:
 class TestBearerTokens:
     """A JWT in place of a signature: sent to the API with each call, and told to nobody else."""
 
-    SECRETS = ("eyJhbGciOi.first-secret_token", "eyJhbGciOi.second-secret_token")
+    SECRETS = ("first.secret-token", "second.secret-token")
 
     def test_it_is_asked_for_and_sent_with_every_call(self) -> None:
         tokens = iter(self.SECRETS)

@@ -11,7 +11,11 @@ from tests.support.secrets import digest_of, secrets_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
-ACCEPTED = {"1a5d44a2dca19669": "the key of AWS's own documentation"}
+ACCEPTED = {
+    "1a5d44a2dca19669": "the key of AWS's own documentation",
+    "5d8d7ad9468d2cc6": "the words `first secret token`, that once began like a JSON Web Token",
+    "818107cbdadf2c40": "the same of a second one",
+}
 """Digests of made-up credentials, and what they are for."""
 
 MADE_UP = {
