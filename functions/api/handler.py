@@ -305,14 +305,14 @@ def cancel_tasks(call: Call) -> Answer:
 
 
 def _bulk(call: Call, event: str, action: Callable[[Task], None], statuses: tuple[Status, ...]) -> Answer:
-    from thunderagent.bulk import place_of, token_of_place
+    from thunderagent.bulk import place_of_token, token_of_place
     from thunderagent.listing import Selection
 
     body = call.body
     selection = Selection(
         statuses[0], body.get("queue"), body.get("type"), error_type=body.get("errorType"), since=body.get("since")
     )
-    start = place_of(body["nextToken"], selection, statuses) if "nextToken" in body else None
+    start = place_of_token(body["nextToken"], selection, statuses) if "nextToken" in body else None
     dry_run = body.get("dryRun", False)
     page = call.service.bulk.run(
         action, selection, statuses=statuses, limit=body.get("limit", BULK_LIMIT), start=start, dry_run=dry_run

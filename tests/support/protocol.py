@@ -27,7 +27,7 @@ OPERATOR = {"caller": "arn:aws:iam::1:user/a", "action": "test", "at": NOW}
 
 def new_task(task_id: str, **changes: Any) -> Item:
     """A PENDING task that is due, whose second attempt failed: every attribute that an event may meet."""
-    shard = LAYOUT.shard("default", task_id)
+    shard = LAYOUT.shard(task_id)
     item: Item = {
         "taskId": task_id,
         "type": "demo.echo",
@@ -58,7 +58,7 @@ def new_task(task_id: str, **changes: Any) -> Item:
 def stored_task(task_id: str, status: Status, **changes: Any) -> Item:
     """A task as the protocol leaves it in that state. A change of None takes the attribute away."""
     item = new_task(task_id, status=status.value)
-    shard = LAYOUT.shard("default", task_id)
+    shard = LAYOUT.shard(task_id)
     leased = {"leaseToken": TOKEN, "fence": 5, "deferredFor": None, "startedAt": NOW - 60}
     ended = {"finishedAt": NOW - 20, "updatedAt": NOW - 20, "dueAt": NOW - 20, "expiresAt": int(NOW) + 1000}
     match status:

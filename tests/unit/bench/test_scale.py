@@ -140,7 +140,7 @@ class TestLoads:
         assert ended[-1] == pytest.approx(3_000)
 
     def test_shards_share_a_load_evenly(self) -> None:
-        counts = Counter(Layout(shards=SHARDS_MAX).shard("default", f"task-{number:07d}") for number in range(64_000))
+        counts = Counter(Layout(shards=SHARDS_MAX).shard(f"task-{number:07d}") for number in range(64_000))
         assert max(counts.values()) < 1.1 * 64_000 / SHARDS_MAX
 
     def test_the_shards_that_hold_are_found(self) -> None:

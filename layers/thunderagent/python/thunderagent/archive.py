@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from thunderagent.bodies import IN_S3
 from thunderagent.codec import Item
 from thunderagent.stream import Change
 
@@ -88,7 +89,7 @@ def references_of(change: Change) -> list[str]:
     item = change.old or {}
     wanted = ("payloadRef", "resultRef", "dependsOnRef") if change.by_ttl else ("dependsOnRef",)
     named = [item.get(name) for name in wanted]
-    return [reference for reference in named if isinstance(reference, str) and not reference.startswith("s3:")]
+    return [reference for reference in named if isinstance(reference, str) and not reference.startswith(IN_S3)]
 
 
 def objects_of(lines: Sequence[tuple[Change, str]], *, shard: str | None) -> list[ArchiveObject]:

@@ -85,7 +85,7 @@ def token_of_place(selection: Selection, place: Place) -> str:
     return token_of(replace(selection, status=status), position or FROM_THE_START)
 
 
-def place_of(token: str, selection: Selection, statuses: Sequence[Status]) -> Place:
+def place_of_token(token: str, selection: Selection, statuses: Sequence[Status]) -> Place:
     """The status and key a token names. Raises InvalidInput for a token of another request."""
     for status in statuses[:-1]:
         try:

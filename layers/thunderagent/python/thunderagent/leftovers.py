@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from thunderagent import expressions
 from thunderagent.bodies import IN_S3, Objects
 from thunderagent.codec import Item
-from thunderagent.conditions import Write, at_most, delete, equals, update
-from thunderagent.schema import (
-    BODY_RETENTION_SECONDS,
-    DAY_SECONDS,
-    RETENTION_SECONDS,
-    edge_id,
-    unique_id,
-)
+from thunderagent.conditions import Write
+from thunderagent.schema import BODY_RETENTION_SECONDS, DAY_SECONDS, RETENTION_SECONDS
 from thunderagent.states import Status
 from thunderagent.store import Store
 from thunderagent.stream import Change
@@ -47,15 +42,13 @@ class Leftovers:
         for reference, longest in _side_bodies(item):
             latest = int(ended) + longest
             if not change.by_ttl:
-                yield delete("delete_body", reference, require=[at_most("expiresAt", latest)])
+                yield expressions.drop_body(reference, latest=latest)
             elif _outlives(bodies.get(reference), change.at):
-                sets = {"expiresAt": int(change.at) + KEEP_SECONDS}
-                yield update("expire_body", reference, require=[at_most("expiresAt", latest)], sets=sets, applied=_no)
+                yield expressions.shorten_body(reference, latest=latest, expires_at=int(change.at) + KEEP_SECONDS)
         if isinstance(item.get("unique"), str):
-            require = [equals("holder", change.item_id), equals("createdAt", item["createdAt"])]
-            yield delete("free_unique", unique_id(item["unique"]), require=require)
+            yield expressions.free_unique(item["unique"], holder=change.item_id, created_at=item["createdAt"])
         for parent_id in _parents(item, bodies) if item.get("blockedCount") else ():
-            yield delete("cut_edge", edge_id(parent_id, change.item_id), require=[at_most("createdAt", ended)])
+            yield expressions.cut_left_edge(parent_id, change.item_id, latest=ended)
 
     def _clear_objects(self, change: Change) -> None:
         """Bodies in S3 have no condition to bind a delete to: while the id lives again they stay, for that life or for
@@ -91,7 +84,3 @@ def _parents(item: Item, bodies: dict[str, Item]) -> list[str]:
     if named is None:
         named = bodies.get(str(item.get("dependsOnRef")), {}).get("ids")
     return [str(parent_id) for parent_id in named or ()]
-
-
-def _no(old: Item) -> bool:
-    return False

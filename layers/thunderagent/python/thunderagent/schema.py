@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from thunderagent.states import Status
 
@@ -237,27 +236,23 @@ class Layout:
     shards: int = 4
     list_completed: bool = True
     region: str = "us-east-1"
-    queue_shards: Mapping[str, int] = field(default_factory=dict)
 
-    def shards_of(self, queue: str) -> int:
-        return self.queue_shards.get(queue, self.shards)
-
-    def shard(self, queue: str, task_id: str, kept: str | None = None) -> int:
+    def shard(self, task_id: str, kept: str | None = None) -> int:
         """The shard that `kept` (the task's index key so far) names; without one, the hash of the id."""
         named = kept_shard(kept)
-        return shard_of(task_id, self.shards_of(queue)) if named is None else named
+        return shard_of(task_id, self.shards) if named is None else named
 
     def open(self, queue: str, priority: str, task_id: str, kept: str | None = None) -> str:
-        return open_key(queue, priority, self.shard(queue, task_id, kept))
+        return open_key(queue, priority, self.shard(task_id, kept))
 
     def running(self, queue: str, task_id: str, kept: str | None = None) -> str:
-        return running_key(queue, self.shard(queue, task_id, kept))
+        return running_key(queue, self.shard(task_id, kept))
 
     def blocked(self, queue: str, task_id: str, kept: str | None = None) -> str:
-        return blocked_key(queue, self.shard(queue, task_id, kept))
+        return blocked_key(queue, self.shard(task_id, kept))
 
     def listed(self, status: Status, queue: str, task_id: str, kept: str | None = None) -> str | None:
         """The list partition of a terminal task; None when tasks that ended well are not listed."""
         if status is not Status.FAILED and not self.list_completed:
             return None
-        return listed_key(status, queue, self.shard(queue, task_id, kept))
+        return listed_key(status, queue, self.shard(task_id, kept))

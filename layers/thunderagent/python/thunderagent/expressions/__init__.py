@@ -1,7 +1,7 @@
 """How DynamoDB is asked: one pure builder per transition and per lease step. Values and `now` in, a `Write` out.
 
-No expression about a task or a lease is written anywhere else. Each builder names the clauses its condition is made
-of; together with `states.TRANSITIONS` this is the whole protocol. By what a write is for:
+No expression about a task, a lease or what belongs to one is written anywhere else. Each builder names the clauses its
+condition is made of; together with `states.TRANSITIONS` this is the whole protocol. By what a write is for:
 
     pending      submit, claim, and the other ways out of PENDING
     running      what a holder notes, and every exit from RUNNING
@@ -25,6 +25,7 @@ from thunderagent.expressions.clauses import (
 from thunderagent.expressions.edges import (
     born_blocked,
     cut_edge,
+    cut_left_edge,
     dead_as_seen,
     edge_stands,
     look_again,
@@ -48,7 +49,7 @@ from thunderagent.expressions.leases import (
     tell_lease,
     void,
 )
-from thunderagent.expressions.pending import cancel, claim, defer, expire, submit, take_unique
+from thunderagent.expressions.pending import cancel, claim, defer, expire, free_unique, submit, take_unique
 from thunderagent.expressions.repairs import park, relist, repair_lock, take_off_index
 from thunderagent.expressions.running import (
     Result,
@@ -67,4 +68,12 @@ from thunderagent.expressions.running import (
     snooze,
     step,
 )
-from thunderagent.expressions.side_items import advance_schedule, delete_schedule, put_cursor, put_schedule, renew_body
+from thunderagent.expressions.side_items import (
+    advance_schedule,
+    delete_schedule,
+    drop_body,
+    put_cursor,
+    put_schedule,
+    renew_body,
+    shorten_body,
+)

@@ -9,6 +9,7 @@ from thunderagent.conditions import (
     Write,
     absent,
     as_seen,
+    at_most,
     check,
     delete,
     either,
@@ -40,6 +41,11 @@ def put_edge(parent_id: str, child_id: str, *, now: float) -> Write:
 def cut_edge(parent_id: str, child_id: str) -> Write:
     """The edge goes, once: whoever deletes it may count the parent as satisfied, in the same transaction."""
     return delete("cut_edge", edge_id(parent_id, child_id), require=[])
+
+
+def cut_left_edge(parent_id: str, child_id: str, *, latest: float) -> Write:
+    """An edge that a removed child left, on the premise that it is no younger than `latest`: of no later life."""
+    return delete("cut_edge", edge_id(parent_id, child_id), require=[at_most("createdAt", latest)])
 
 
 def edge_stands(parent_id: str, child_id: str) -> Write:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thunderagent.codec import Item
-from thunderagent.conditions import Write, absent, as_seen, at_most, check, equals, exists, less, put, update
+from thunderagent.conditions import Write, absent, as_seen, at_most, check, delete, equals, exists, less, put, update
 from thunderagent.expressions.clauses import PENDING, RUNNING, before_deadline, not_blocked, of_known_format, of_region
 from thunderagent.expressions.shapes import end_pending, given
 from thunderagent.model import LeaseToken, Task
@@ -49,6 +49,13 @@ def take_unique(item: Item, *, pointer: Item | None, holder: Item | None) -> lis
             premises = [as_seen("status", holder.get("status")), as_seen("fence", holder.get("fence"))]
         writes.append(check(seen, require=premises))
     return writes
+
+
+def free_unique(fingerprint: str, *, holder: str, created_at: float) -> Write:
+    """A removed task lets go of its fingerprint, on the premise that this very life of it still is the holder."""
+    return delete(
+        "free_unique", unique_id(fingerprint), require=[equals("holder", holder), equals("createdAt", created_at)]
+    )
 
 
 def claim(task: Task, *, token: LeaseToken, lock_time: float, owner: str, now: float, region: str) -> Write:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thunderagent.codec import Item
-from thunderagent.conditions import Write, absent, as_seen, delete, put, put_body, update
+from thunderagent.conditions import Write, absent, as_seen, at_most, delete, put, put_body, update
 from thunderagent.expressions.shapes import given
 
 
@@ -54,6 +54,22 @@ def renew_body(item_id: str, *, expires_at: int) -> Write:
         require=[],
         sets={"expiresAt": expires_at},
         applied=lambda old: old.get("expiresAt") == expires_at,
+    )
+
+
+def drop_body(item_id: str, *, latest: int) -> Write:
+    """A body that a removed task left goes, unless a later life of that id keeps it longer than to `latest`."""
+    return delete("delete_body", item_id, require=[at_most("expiresAt", latest)])
+
+
+def shorten_body(item_id: str, *, latest: int, expires_at: int) -> Write:
+    """Of such a body, an earlier end of its time to live."""
+    return update(
+        "expire_body",
+        item_id,
+        require=[at_most("expiresAt", latest)],
+        sets={"expiresAt": expires_at},
+        applied=lambda old: False,
     )
 
 
