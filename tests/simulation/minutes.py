@@ -55,7 +55,7 @@ class Minutes:
         """As functions/poller does it."""
         own = container.parts
         own.seams.clock.sleep(own.seams.randomness.uniform(0, own.settings.poll_start_jitter_seconds))
-        own.sweeper.run(window_seconds=own.settings.poll_window_seconds)
+        own.sweeper.run(window_seconds=own.settings.poll_window_seconds, backlog_seconds=POLLER_SECONDS)
 
     def _reap(self) -> None:
         """As functions/reaper does it. Its counting, which changes no task, is left out of two runs of three."""
