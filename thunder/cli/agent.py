@@ -6,9 +6,9 @@ import os
 import signal
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,7 @@ STUCK = 70  # EX_SOFTWARE of sysexits.h, as an executor function's: whoever supe
 ENDED = 0  # in the mailbox: no signal has this number
 SWEEP_THREADS = 10
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+WAKE_SECONDS = 1.0
 
 
 @click.command(cls=Command)
@@ -124,10 +125,10 @@ def until_signalled(agent: Agent) -> Report:
     failures: list[BaseException] = []
     try:
         PoolThreads(1).start(lambda: _run(agent, notes, failures))
-        if (first := notes.get()) != ENDED:
+        if (first := _next(notes)) != ENDED:
             click.echo(f"{signal.Signals(first).name}: no new work; a second signal ends at once", err=True)
             agent.stop()
-            if (second := notes.get()) != ENDED:
+            if (second := _next(notes)) != ENDED:
                 click.echo("ending at once: the reaper takes back what ran", err=True)
                 os._exit(128 + second)
     finally:
@@ -136,6 +137,13 @@ def until_signalled(agent: Agent) -> Report:
     if failures:
         raise failures[0]
     return agent.report()
+
+
+def _next(notes: SimpleQueue[int]) -> int:
+    """Waits in short turns. The kernel may give a signal to another thread: its handler runs when this one wakes."""
+    while True:
+        with suppress(Empty):
+            return notes.get(timeout=WAKE_SECONDS)
 
 
 def _run(agent: Agent, notes: SimpleQueue[int], failures: list[BaseException]) -> None:
