@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from thunderagent import jsontext
 from thunderagent.errors import InvalidInput, RequestError, ThunderAgentError, Unprocessable
-from thunderagent.jsontext import Draft, path_of
+from thunderagent.jsontext import Draft, Steps, path_of
 from thunderagent.submit import Submission, Submitted
-from thunderagent.validation import Steps, check, parse_time, schema_named
+from thunderagent.validation import check, parse_time, schema_named
 
 ENTRY_DEPTH: Final = jsontext.MAX_DEPTH + 1  # a payload, and the entry around it
 

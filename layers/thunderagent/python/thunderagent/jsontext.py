@@ -42,7 +42,8 @@ _CUT = "\udc00too deep"
 _NAME_SHOWN = 64  # characters of a key or number in a message
 _STEPS_SHOWN = 3  # of a path that is too long to read
 
-_Steps = tuple[str | int, ...]
+Steps = tuple[str | int, ...]
+"""The way from a value to one below it: names and places."""
 
 
 class _Defect:
@@ -144,7 +145,7 @@ def _is_deeper(text: str, max_depth: int) -> bool:
     return False
 
 
-def _way_down(text: str, max_depth: int) -> _Steps:
+def _way_down(text: str, max_depth: int) -> Steps:
     """The first steps towards the place that is too deep. The text may be malformed: no reader has seen it yet."""
     steps: list[str | int] = []
     name = ""
@@ -275,7 +276,7 @@ def _is_fit(value: Any, max_depth: int) -> bool:
 # ---- naming the place -----------------------------------------------------------------------------------------------
 
 
-def path_of(root: str, steps: _Steps) -> str:
+def path_of(root: str, steps: Steps) -> str:
     """`payload.items[3]["two words"]`: how messages name a value."""
     path = root
     for step in steps:
@@ -306,9 +307,9 @@ def refuse_first_defect(value: Any, root: str, max_depth: int) -> None:
         raise _refusal(path_of(root, steps), defect)
 
 
-def _defects(value: Any, max_depth: int) -> Iterator[tuple[_Steps, str]]:
+def _defects(value: Any, max_depth: int) -> Iterator[tuple[Steps, str]]:
     """Depth first in document order, with a stack of its own: what it looks for may be depth itself."""
-    stack: list[tuple[_Steps, Any]] = [((), value)]
+    stack: list[tuple[Steps, Any]] = [((), value)]
     while stack:
         steps, item = stack.pop()
         if isinstance(item, (dict, list, tuple)) and len(steps) >= max_depth:
@@ -323,7 +324,7 @@ def _defects(value: Any, max_depth: int) -> Iterator[tuple[_Steps, str]]:
             stack.extend(((*steps, index), item[index]) for index in range(len(item) - 1, -1, -1))
 
 
-def _problem_with(item: Any) -> tuple[str, _Steps]:
+def _problem_with(item: Any) -> tuple[str, Steps]:
     if isinstance(item, _Defect):
         return item.reason, () if item.step is None else (item.step,)
     if isinstance(item, str):
@@ -338,7 +339,7 @@ def _problem_with(item: Any) -> tuple[str, _Steps]:
     return _problem_with_keys(item) if isinstance(item, dict) else ("", ())
 
 
-def _problem_with_keys(item: dict[Any, Any]) -> tuple[str, _Steps]:
+def _problem_with_keys(item: dict[Any, Any]) -> tuple[str, Steps]:
     for key in item:
         if not isinstance(key, str):
             return f"key {_shortened(repr(key))} is not a string", ()

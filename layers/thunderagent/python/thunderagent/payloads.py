@@ -17,11 +17,10 @@ from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from thunderagent.errors import ConfigurationError
-from thunderagent.jsontext import path_of
+from thunderagent.jsontext import Steps, path_of
 from thunderagent.outcomes import BadPayload
 
 Read = Callable[[Any], Any]
-Steps = tuple[str | int, ...]
 _Convert = Callable[[Any, Steps], Any]
 
 _SCALARS: dict[type, str] = {

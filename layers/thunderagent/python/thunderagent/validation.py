@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from thunderagent.errors import InvalidInput, NotFound
-from thunderagent.jsontext import path_of
+from thunderagent.jsontext import Steps, path_of
 
 Schema = Mapping[str, Any]
-Steps = tuple[str | int, ...]
 
 DOCUMENT_PATH: Final = Path(__file__).with_name("openapi.json")
 
