@@ -439,8 +439,9 @@ def test_an_invoke_whose_answer_is_lost_after_the_executor_began_releases_nothin
 def test_tasks_are_not_released_while_it_is_unknown_whether_their_lease_is_gone(world: World) -> None:
     task_id = world.submit("note")
     world.answers = [None]
-    world.db.inject(Fault.LOST_REQUEST, where=on_lease("DeleteItem"), times=ATTEMPTS)
+    world.db.inject(Fault.LOST_REQUEST, where=on_lease("DeleteItem"), times=None)
     world.sweep()
+    world.db.calm()
     assert world.status(task_id) == "RUNNING"
     assert len(world.leases()) == 1
     world.deliver()

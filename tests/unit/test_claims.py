@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from tests.support.memory_dynamodb import Fault
+from tests.support.memory_dynamodb import Call, Fault
 from tests.support.stores import LosesReplies, SendsTwice
 from tests.support.world import LEASE_SECONDS, World, on_lease, to_status
-from thunderagent.claims import lease_seconds
+from thunderagent.claims import TAKE_BACK_SECONDS, lease_seconds
 from thunderagent.context import Context
 from thunderagent.model import Task
 from thunderagent.operations import Operations, Operator
@@ -123,12 +124,39 @@ def test_the_answer_to_a_release_being_lost_changes_nothing(world: World) -> Non
     assert world.log("task.release_failed") == []
 
 
+@pytest.mark.parametrize("write", [on_lease("DeleteItem"), to_status("PENDING")], ids=["void", "release"])
+def test_what_could_not_be_sent_is_taken_back_although_the_table_is_throttled_for_a_while(
+    world: World, write: Callable[[Call], bool]
+) -> None:
+    """Not left to the end of the lease, which would keep its place among the profile's until then."""
+    task_id = world.submit()
+    world.answers = [False]
+    began = world.clock.now()
+    world.db.inject(Fault.THROTTLED, where=lambda call: write(call) and world.clock.now() < began + 5, times=None)
+    world.sweep()
+    assert (world.status(task_id), world.leases()) == ("PENDING", [])
+    assert world.log("lease.void_failed") == []
+    assert world.log("task.release_failed") == []
+
+
+def test_a_poller_does_not_wait_for_ever_to_take_something_back(world: World) -> None:
+    world.submit()
+    world.answers = [False]
+    began = world.clock.now()
+    world.db.inject(Fault.THROTTLED, where=on_lease("DeleteItem"), times=None)
+    world.sweep()
+    assert began + TAKE_BACK_SECONDS / 2 < world.clock.now() < began + TAKE_BACK_SECONDS + 2
+    assert len(world.leases()) == 1
+    assert len(world.log("lease.void_failed")) == 1
+
+
 def test_a_release_that_never_gets_through_is_left_to_the_backstop(world: World) -> None:
     task_id = world.submit()
     world.answers = [False]
-    world.db.inject(Fault.LOST_REQUEST, where=to_status("PENDING"), times=ATTEMPTS)
+    world.db.inject(Fault.LOST_REQUEST, where=to_status("PENDING"), times=None)
     world.sweep()
     assert world.status(task_id) == "RUNNING"
+    world.db.calm()
     world.lapse()
     world.reap()
     assert (world.status(task_id), world.task(task_id).retry_count) == ("PENDING", 0)

@@ -15,17 +15,20 @@ from typing import Protocol
 from thunderagent import expressions
 from thunderagent.charges import charged_to
 from thunderagent.clearing import OnEnd
+from thunderagent.conditions import Write
 from thunderagent.errors import DispatchError, MalformedItem, OutcomeUnknown, StoreError
 from thunderagent.model import LeaseToken, Task
+from thunderagent.persist import persist
 from thunderagent.schema import FORMAT_VERSION, LEASE_SHARDS, shard_of
 from thunderagent.settings import Executor
-from thunderagent.store import Refusal, Refused, Store, Written
+from thunderagent.store import Answer, Refusal, Refused, Store, Written
 from thunderagent.telemetry import Observer
 from thunderagent.threads import Threads
 from thunderagent.transport import Invoke
 
 CLAIM_UNTIL = 0.5  # of the lease: a poller that froze longer than this after opening claims no more
 RELEASE_JITTER_SECONDS = (1.0, 5.0)
+TAKE_BACK_SECONDS = 10.0  # for which a void and its releases are tried: a poller has others to look after
 
 
 @dataclass(frozen=True)
@@ -217,30 +220,43 @@ class Claims:
             accepted=error.accepted,
             tasks=len(claims.travelling()),
         )
-        if self._void(token):
-            self._threads.map(lambda task: self._release(task, token), claims.travelling())
+        until = self._store.clock.monotonic() + TAKE_BACK_SECONDS
+        if self._void(token, until):
+            self._threads.map(lambda task: self._release(task, token, until), claims.travelling())
 
-    def _void(self, token: LeaseToken) -> bool:
-        """Whether no executor can begin under this token any more."""
+    def _persist(self, write: Write, until: float) -> Answer:
+        clock = self._store.clock
+        return persist(
+            lambda: self._store.apply(write),
+            clock=clock,
+            randomness=self._store.randomness,
+            seconds_left=lambda: until - clock.monotonic(),
+        )
+
+    def _void(self, token: LeaseToken, until: float | None = None) -> bool:
+        """Whether no executor can begin under this token any more. A lease that stays takes one of the profile's places
+        until it ends."""
+        if until is None:
+            until = self._store.clock.monotonic() + TAKE_BACK_SECONDS
         try:
-            answer = self._store.apply(expressions.void(token))
+            answer = self._persist(expressions.void(token), until)
         except StoreError as error:
             self._observer.log("lease.void_failed", level="WARNING", code=error.code)
             return False
         return isinstance(answer, Written) or answer.reason is Refusal.GONE
 
-    def _release(self, task: Task, token: LeaseToken) -> None:
+    def _release(self, task: Task, token: LeaseToken, until: float) -> None:
         now = self._store.clock.now()
         due_at = round(now + self._store.randomness.uniform(*RELEASE_JITTER_SECONDS), 3)
         if task.deadline is not None:
             due_at = min(due_at, task.deadline)
         try:
             layout = self._store.layout
-            answer = self._store.apply(expressions.release(task, token, due_at=due_at, layout=layout, now=now))
+            answer = self._persist(expressions.release(task, token, due_at=due_at, layout=layout, now=now), until)
             if isinstance(answer, Refused) and answer.reason is Refusal.CANCELLED and answer.item:
                 seen = Task.from_item(answer.item)
                 if seen.lease_token == token:
-                    ended = self._store.apply(expressions.cancel_end(seen, attempt=None, layout=layout, now=now))
+                    ended = self._persist(expressions.cancel_end(seen, attempt=None, layout=layout, now=now), until)
                     self._on_end(ended.item if isinstance(ended, Written) else None)
         except (StoreError, MalformedItem) as error:
             # its lease is gone: the backstop finds it once its own lockTime has passed
