@@ -31,6 +31,11 @@ def throttled(share: float = 1.0) -> Rule:
     return {"service": "dynamodb", "probability": share, "error": {"code": "ThrottlingException", "status": 400}}
 
 
+def updates_throttled(prefix: str) -> Rule:
+    """Every update of an item whose id begins with this is refused; the other requests are done."""
+    return {**throttled(), "operation": "UpdateItem", "body": f"starts_with(Key.taskId.S, '{prefix}')"}
+
+
 def replies_dropped(operation: str, *, share: float, spare: str | None = None) -> Rule:
     """The request is done, its reply lost: the connection ends after the first byte. `spare` is a prefix of item ids
     that are left alone."""

@@ -11,6 +11,7 @@ from drills import fault_proxy
 from drills.deployment import SHORT, Deployment
 from drills.work import Work, eventually
 from thunderagent.client import ApiError
+from thunderagent.persist import CAP_SECONDS
 
 TASKS = 20
 WORK_SECONDS = 3.0
@@ -71,13 +72,20 @@ def reaper_is_killed(stack: Deployment, work: Work) -> tuple[float, str]:
 
 
 def table_is_throttled(stack: Deployment, work: Work) -> tuple[float, str]:
+    """First what executors tell their leases, so that the batches have been sent and cannot begin; then all of it."""
     api = stack.api(attempts=12)
-    work.count(TASKS // 2)
-    refused = _submit_while(stack, work, THROTTLED_SECONDS, fault_proxy.throttled())
+    with stack.proxy.breaking(fault_proxy.updates_throttled("lease#")):
+        work.count(TASKS // 2)
+        eventually(lambda: len(work.running()) >= TASKS // 4, "a batch that is sent", within=FIRES_WITHIN)
+        refused = _submit_while(stack, work, THROTTLED_SECONDS, fault_proxy.throttled())
     ended = time.time()
+    held = len(work.running())
     for _ in range(TASKS // 4):
         work.count_one(api)
-    return ended, f"every request refused for {THROTTLED_SECONDS:.0f} s; {refused} submits were answered 503"
+    return ended, (
+        f"every request refused for {THROTTLED_SECONDS:.0f} s, once tasks had been sent and before they began; "
+        f"{refused} submits were answered 503, {held} tasks waited in executors when it ended"
+    )
 
 
 def replies_are_dropped(stack: Deployment, work: Work) -> tuple[float, str]:
@@ -161,7 +169,12 @@ FAULTS = (
         _lease(1, "one more period, each by itself"),
         reaper_is_killed,
     ),
-    Fault("throttled", "The table is throttled", "a retry's backoff, or a look of the poller", table_is_throttled),
+    Fault(
+        "throttled",
+        "The table is throttled",
+        f"a retry's pause, up to {CAP_SECONDS:.0f} s, or a look of the poller",
+        table_is_throttled,
+    ),
     Fault("replies", "Replies are lost after the write", ONE_LEASE, replies_are_dropped),
     Fault("latency", "Latency spikes", "a request's timeout, or as a killed executor", latency_spikes),
     Fault("restart", "The embedded AWS is restarted in the middle of a run", ONE_LEASE, aws_is_restarted),

@@ -101,6 +101,7 @@ def test_a_backlog_is_written_as_tasks_that_wait_in_every_shard():
 def test_rules_name_one_service_each():
     rules = [
         fault_proxy.throttled(),
+        fault_proxy.updates_throttled("lease#"),
         fault_proxy.replies_dropped("PutItem", share=0.5),
         fault_proxy.latency_spikes(usual_ms=1, spike_ms=2, share=0.1),
         fault_proxy.next_update_held("t"),

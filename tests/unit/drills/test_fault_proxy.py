@@ -92,6 +92,17 @@ def test_a_throttled_request_does_not_arrive(proxy, update, service):
     assert update("t1")  # and afterwards they do
 
 
+def test_updates_of_some_items_can_be_throttled_alone(proxy, update, service):
+    with proxy.breaking(fault_proxy.updates_throttled("lease#")):
+        with pytest.raises(StoreThrottled):
+            update("lease#t1")
+        assert update("t1")
+        with proxy.breaking(fault_proxy.throttled()), pytest.raises(StoreThrottled):
+            update("t2")
+
+    assert [body["Key"]["taskId"]["S"] for _, body in service.reached] == ["t1"]
+
+
 def test_a_dropped_reply_leaves_the_write_done_and_its_outcome_unknown(proxy, update, service):
     rule = fault_proxy.replies_dropped("UpdateItem", share=1, spare="counter#")
     with proxy.breaking(rule):
