@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from thunder.cli.errors import Failed, Refused
 from thunder.cli.inert import inert
+
+READ_BYTES = 32 * 2**20  # of JSON text; the space in it does not count against the API's 1 MiB
 
 
 def read_json(argument: str, what: str = "payload") -> Any:
@@ -29,16 +31,24 @@ def read_json(argument: str, what: str = "payload") -> Any:
 
 def _text(argument: str, what: str) -> bytes | str:
     if argument == "-":
-        data: bytes = sys.stdin.buffer.read()
-        return data
+        return _bounded(sys.stdin.buffer, what)
     for mark in ("@", "file://"):
         if argument.startswith(mark):
             path = Path(argument.removeprefix(mark)).expanduser()
             try:
-                return path.read_bytes()
+                with path.open("rb") as file:
+                    return _bounded(file, what)
             except OSError as error:
                 raise Refused(f"{what}: {path} cannot be read: {error.strerror}") from error
     return argument
+
+
+def _bounded(file: BinaryIO, what: str) -> bytes:
+    """What can never be accepted is not read to its end, which it may not have."""
+    data = file.read(READ_BYTES + 1)
+    if len(data) > READ_BYTES:
+        raise Refused(f"{what}: more than {READ_BYTES // 2**20} MiB, and the API takes 1 MiB")
+    return data
 
 
 def parse_tags(pairs: tuple[str, ...]) -> dict[str, str]:
