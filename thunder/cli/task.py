@@ -1,4 +1,4 @@
-"""`thunder task`: submit, get, list, wait, cancel, redrive, ack, why, delete."""
+"""`thunder task`: submit, submit-many, get, list, wait, cancel, redrive, ack, why, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from thunder.cli.options import Noun
 from thunder.cli.task_change import ack, cancel, delete, redrive
 from thunder.cli.task_read import get, list_, why
 from thunder.cli.task_submit import submit
+from thunder.cli.task_submit_many import submit_many
 from thunder.cli.task_wait import wait
 
 
@@ -16,5 +17,5 @@ def task() -> None:
     """Submit tasks, read them, operate them."""
 
 
-for _verb in (submit, get, list_, wait, why, cancel, redrive, ack, delete):
+for _verb in (submit, submit_many, get, list_, wait, why, cancel, redrive, ack, delete):
     task.add_command(_verb)

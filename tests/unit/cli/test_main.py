@@ -114,7 +114,7 @@ main(["x"])
 
 def test_every_command_of_the_contract_is_there():
     verbs = {
-        "task": {"submit", "get", "list", "wait", "cancel", "redrive", "ack", "why", "delete"},
+        "task": {"submit", "submit-many", "get", "list", "wait", "cancel", "redrive", "ack", "why", "delete"},
         "queue": {"list", "pause", "resume", "set"},
         "dlq": {"list", "redrive"},
         "schedule": {"list", "put", "delete", "run"},

@@ -28,6 +28,91 @@ def run(api: Api, task_id: str, **changes: Any) -> None:
     api.table.put((api.table.item(task_id) or {}) | changes)
 
 
+class TestSubmitMany:
+    def test_each_line_is_a_task_and_may_wait_for_an_earlier_one(self, thunder: Terminal, tmp_path: Path) -> None:
+        lines = [
+            '{"type": "demo.echo", "payload": {"n": 1}, "queue": "reports", "tags": {"tenant": "a"}, "ref": "first"}',
+            "",
+            '{"type": "demo.echo", "dependsOn": ["@first"], "unique": {"windowSeconds": 60}, "maxRetryNumber": 0}',
+        ]
+        rows = self.rows(thunder, tmp_path, *lines)
+        first, second = (thunder.api.call("GET", f"/tasks/{row['taskId']}").json for row in rows)
+
+        assert [row["line"] for row in rows] == [1, 3]
+        assert (first["payload"], first["queue"], first["tags"]) == ({"n": 1}, "reports", {"tenant": "a"})
+        assert (second["dependsOn"], second["maxRetryNumber"]) == ([first["taskId"]], 0)
+        assert second["unique"] == {"windowSeconds": 60}
+
+    def test_more_than_a_batch_is_sent_with_progress(self, thunder: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "tasks").write_text('{"type": "demo.echo"}\n' * 501)
+        done = thunder.ok("task", "submit-many", str(tmp_path / "tasks"), "--output", "json")
+
+        assert len({row["taskId"] for row in json.loads(done.stdout)}) == 501
+        assert "501 of 501 submitted" in done.stderr
+
+    def test_the_same_file_again_submits_nothing_twice_unless_asked_to(self, thunder: Terminal, tmp_path: Path) -> None:
+        line = '{"type": "demo.echo"}'
+        first = self.rows(thunder, tmp_path, line)[0]["taskId"]
+        again = thunder.ok("task", "submit-many", "-", "--output", "json", typed=line + "\n")
+
+        assert json.loads(again.stdout) == [{"line": 1, "taskId": first, "status": "PENDING", "duplicate": True}]
+        assert "--idempotency-key" in again.stderr
+        other = thunder.ok("task", "submit-many", "-", "--idempotency-key", "k", "--output", "text", typed=line + "\n")
+        assert first not in other.stdout
+
+    def test_a_line_that_is_refused_is_mended_and_the_others_are_not_sent_twice(
+        self, thunder: Terminal, tmp_path: Path
+    ) -> None:
+        good, bad = '{"type": "demo.echo", "payload": 1}', '{"type": "demo.echo", "queue": "nope"}'
+        file = tmp_path / "tasks"
+        file.write_text(f"{good}\n{bad}\n")
+        refused = thunder("task", "submit-many", str(file), "--output", "json")
+        key = refused.stderr.split("--idempotency-key ")[1].split(":")[0]
+
+        assert refused.exit_code == 1
+        assert "1 of 2 were refused, the first in line 2" in refused.stderr
+        assert "default, reports" in json.loads(refused.stdout)[1]["error"]
+        file.write_text(f"{good}\n{good}\n")
+        rows = json.loads(
+            thunder.ok("task", "submit-many", str(file), "--idempotency-key", key, "--output", "json").stdout
+        )
+        assert rows[0] == {**json.loads(refused.stdout)[0], "duplicate": True}
+        assert rows[1]["taskId"] != rows[0]["taskId"]
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ('{"type": "demo.echo"}\n{"type": "demo.echo", "a": 1, "a": 2}', "line 2: a"),
+            ('{"type": "demo.echo"}\nnull', "line 2"),
+            ('{"type": "demo.echo", "delay": 1}', "delay: unknown field; known: type, payload, queue"),
+            ('{"type": "demo.echo", "unique": true}', "windowSeconds"),
+            ('{"payload": 1}', "type"),
+            ("{", "line 1"),
+            ("\x00\xff", "line 1"),
+            ("", "no task"),
+        ],
+    )
+    def test_one_bad_line_and_nothing_is_submitted(self, thunder: Terminal, text: str, says: str) -> None:
+        before = thunder.api.rows()
+        refused = thunder("task", "submit-many", "-", typed=text)
+
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert says in refused.stderr
+        assert thunder.api.rows() == before
+
+    def test_a_file_that_is_not_there(self, thunder: Terminal) -> None:
+        refused = thunder("task", "submit-many", "/no/such/file")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "cannot be read" in refused.stderr
+
+    @staticmethod
+    def rows(thunder: Terminal, directory: Path, *lines: str) -> list[dict[str, Any]]:
+        file = directory / "tasks.jsonl"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        rows: list[dict[str, Any]] = json.loads(thunder.ok("task", "submit-many", str(file), "--output", "json").stdout)
+        return rows
+
+
 class TestSubmit:
     PAYLOADS = ('{"a": [1, 2.0, null, {}]}', "null", "false", "0", '""', "[]", "123456789012345678901234567890", "1.0")
 

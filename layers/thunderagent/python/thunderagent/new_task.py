@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 from thunderagent import jsontext
 from thunderagent.errors import InvalidInput
@@ -39,6 +39,24 @@ class NewTask:
     payload: Any = None
     options: TaskOptions = field(default_factory=TaskOptions)
 
+    @staticmethod
+    def of_body(body: Any) -> NewTask:
+        """From a request's JSON, as `POST /tasks` takes it. Raises InvalidInput for what is no task; whether its values
+        are allowed, the API decides."""
+        if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+            raise InvalidInput("a task is an object with a type", path="type")
+        options: dict[str, Any] = {}
+        for name, value in body.items():
+            if name == "unique":
+                if not isinstance(value, dict) or not {*value} <= {"windowSeconds"}:
+                    raise InvalidInput('unique: it is {"windowSeconds": …}', path="unique")
+                options["unique_window_seconds"] = value.get("windowSeconds", 0)
+            elif name in _OPTIONS:
+                options[_OPTIONS[name]] = value
+            elif name not in ("type", "payload"):
+                raise InvalidInput(f"{name}: unknown field; known: {', '.join(_KNOWN)}", path=name)
+        return NewTask(body["type"], body.get("payload"), cast(TaskOptions, options))
+
     def as_body(self) -> dict[str, Any]:
         """The request's JSON. Raises InvalidInput for a field there is not."""
         body: dict[str, Any] = {"type": self.type, "payload": self.payload}
@@ -65,6 +83,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "task_id": "taskId",
     "ref": "ref",
 }
+_OPTIONS: Final[Mapping[str, str]] = {name: option for option, name in _FIELDS.items()}
+_KNOWN: Final = ("type", "payload", *_OPTIONS, "unique")
 
 
 def _as_json(value: Any) -> Any:
