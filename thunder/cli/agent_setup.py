@@ -33,7 +33,6 @@ from thunderagent.telemetry import Telemetry
 if TYPE_CHECKING:
     from thunderagent.settings import Settings
 
-LOCAL = "local"
 BUILT = "build/registry"
 FOREIGN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
 
