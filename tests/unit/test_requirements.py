@@ -38,7 +38,7 @@ def test_every_node_package_is_pinned_by_its_bytes() -> None:
 
 
 def installed() -> list[Distribution]:
-    names = pinned(ROOT / "requirements.txt") | pinned(ROOT / "requirements-dev.txt")
+    names = set().union(*(pinned(ROOT / f"requirements{kind}.txt") for kind in ("", "-dev", "-docs")))
     here = [distribution(name) for name in names]
     embedded = next((ROOT / ".venv" / "embedded" / "lib").glob("python3*/site-packages"))
     names = pinned(ROOT / "requirements-local.txt")
@@ -47,7 +47,7 @@ def installed() -> list[Distribution]:
 
 def test_every_licence_is_one_we_may_use() -> None:
     found = installed()
-    assert len(found) > 80
+    assert len(found) > 100
     assert {f"{each.name}: {licence_of(each)}" for each in found if not allowed(licence_of(each))} == set()
 
 
@@ -62,5 +62,7 @@ def test_the_bill_of_materials_names_all_of_it() -> None:
     purls = [component["purl"] for component in bill["components"]]
     assert len(purls) == len(set(purls))
     assert "pkg:pypi/cronsim@2.8" in purls
+    pins = set().union(*(pinned(file) for file in FILES))
+    assert pins == {purl.removeprefix("pkg:pypi/").partition("@")[0] for purl in purls if purl.startswith("pkg:pypi/")}
     assert any(purl.startswith("pkg:npm/aws-cdk@") for purl in purls)
     assert bill == bill_of_materials(ROOT), "the same sources make the same bill"
