@@ -67,6 +67,11 @@ def test_ids_of_side_items_are_no_task_ids() -> None:
     assert len({each.partition("#")[0] for each in ids}) == len(ids)
 
 
+@pytest.mark.parametrize(("text", "size"), [("", 0), ("a", 1), ('"a中"', 6), ("😀", 4)])
+def test_sizes_are_utf8_bytes(text: str, size: int) -> None:
+    assert schema.utf8_size(text) == size
+
+
 def test_a_body_stands_in_the_bucket_as_in_the_table() -> None:
     assert schema.body_key(schema.result_id("order-1", 3)) == "bodies/result/order-1/3"
 

@@ -247,11 +247,6 @@ def dumps(value: Any, *, root: str = "", max_depth: int = MAX_DEPTH) -> str:
 _STORED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def stored_size(text: str) -> int:
-    """UTF-8 bytes of a stored form: what every size limit counts."""
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
-
-
 def _is_fit(value: Any, max_depth: int) -> bool:
     """What the encoder lets pass: it writes `{1: …}` as `{"1": …}` and minds only the interpreter's own stack.
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, cast
 
 from thunderagent import jsontext
 from thunderagent.errors import InvalidInput
+from thunderagent.schema import utf8_size
 
 BATCH_ENTRIES: Final = 500
 BATCH_BYTES: Final = 2 * 1024 * 1024 - 1024
@@ -100,9 +101,7 @@ def batches(tasks: Iterable[NewTask]) -> Iterator[list[dict[str, Any]]]:
     size = 0
     for index, task in enumerate(tasks):
         body = task.as_body()
-        entry_bytes = 1 + jsontext.stored_size(
-            jsontext.dumps(body, root=f"tasks[{index}]", max_depth=jsontext.MAX_DEPTH + 1)
-        )
+        entry_bytes = 1 + utf8_size(jsontext.dumps(body, root=f"tasks[{index}]", max_depth=jsontext.MAX_DEPTH + 1))
         if batch and (len(batch) == BATCH_ENTRIES or size + entry_bytes > BATCH_BYTES):
             yield batch
             batch, size = [], 0

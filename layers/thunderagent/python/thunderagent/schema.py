@@ -221,7 +221,8 @@ SCHEDULED_PREFIX = "cron."
 
 
 def utf8_size(text: str) -> int:
-    return len(text.encode())
+    """What every limit of a size counts."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def digest(text: str) -> str:
