@@ -9,6 +9,7 @@ import click
 
 from thunder.cli import target
 from thunder.cli.errors import Failed
+from thunder.cli.inert import inert
 from thunder.cli.options import Command, Options
 from thunder.cli.output import Column, print_json, print_list, styled
 
@@ -85,9 +86,10 @@ def _print(checks: Sequence[Check], audit: Audit | None, output: str) -> None:
     print_list(rows, _COLUMNS, output)
     for check in checks:
         if check.remedy and check.verdict in ("warn", "fail"):
-            click.echo(f"{styled(check.name, COLOURS[check.verdict])}: {check.remedy}", err=True)
+            click.echo(f"{styled(check.name, COLOURS[check.verdict])}: {inert(check.remedy)}", err=True)
     for finding in audit.findings[:FINDINGS_SHOWN] if audit is not None else ():
-        click.echo(f"invariant {finding.invariant}: {finding.shown_id}: {finding.problem}", err=True)
+        # Ids of slots and buckets hold a tag's value, which is a submitter's own text.
+        click.echo(f"invariant {finding.invariant}: {inert(finding.shown_id)}: {inert(finding.problem)}", err=True)
 
 
 _COLUMNS = (

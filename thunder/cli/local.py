@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from thunder.cli.errors import Failed, NotFound
+from thunder.cli.inert import inert
 from thunder.cli.options import Noun, Options
 from thunder.cli.output import print_object
 from thunder.local.checkout import Checkout
@@ -74,7 +75,12 @@ def logs(state_dir: Path | None, function: str | None, lines: int, follow: bool)
         raise NotFound(NOT_UP)
     tail = FunctionLogs(record["endpoint"], named=function or "")
     for line in tail.follow(lines) if follow else tail.newest(lines):
-        click.echo(line)
+        click.echo(_shown(str(line)))
+
+
+def _shown(line: str) -> str:
+    """What a function printed may hold what a task says: a line break in it begins no line that passes for another."""
+    return "\n    ".join(inert(part) for part in line.split("\n"))
 
 
 def _stack(state_dir: Path | None) -> LocalStack:

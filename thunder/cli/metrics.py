@@ -6,6 +6,7 @@ import click
 
 from thunder.cli import target
 from thunder.cli.errors import Failed, Refused
+from thunder.cli.inert import inert
 from thunder.cli.options import Noun, Options
 
 PORT = 9464
@@ -44,12 +45,14 @@ def serve(options: Options, host: str, port: int, interval: float) -> None:
         raise Refused("metrics are kept by the stack's name: say --stack")
     totals = Totals(found.aws("cloudwatch"), found.service)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exporter(totals, interval_seconds=interval, say=lambda line: click.echo(line, err=True)))
+    registry.register(Exporter(totals, interval_seconds=interval, say=lambda line: click.echo(inert(line), err=True)))
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise Failed(f"{host}:{port}: {error.strerror}") from error
-    click.echo(f"metrics of {found.label}: http://{host}:{server.server_port}/metrics (Ctrl-C ends it)", err=True)
+    click.echo(
+        f"metrics of {inert(found.label)}: http://{host}:{server.server_port}/metrics (Ctrl-C ends it)", err=True
+    )
     try:
         thread.join()
     finally:

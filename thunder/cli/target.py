@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from thunder.cli.errors import NotFound, Refused
+from thunder.cli.inert import inert
 from thunder.cli.options import Options
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _whatever_is_up(options: Options) -> Target:
     if record is None:
         raise Refused(NO_STACK)
     target = _of_record(record, options)
-    click.echo(f"using {target.label} (say --stack for another)", err=True)
+    click.echo(f"using {inert(target.label)} (say --stack for another)", err=True)
     return target
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -18,10 +19,17 @@ from tests.functions.test_api_list import ended
 from tests.support.api import Api
 from tests.support.cli import Terminal
 from tests.support.fakes import START
+from thunder.cli import doctor
+from thunder.cli.checks import Check, Verdict
 from thunder.cli.main import main
+from thunder.local.logs import LogLine
+from thunder.local.stack import LocalStack
+from thunderagent.audit import Audit
+from thunderagent.audit_rules import Finding
 
 HOSTILE = "x\x1b[2J\x1b]0;title\x07\x9b31m\u202e\u200b\rover"
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]")
+START_MILLISECONDS = int(START * 1000)
 NOUNS = ("task", "queue", "dlq", "schedule", "stats")
 VALUES = {"--status": "FAILED", "--cron": "* * * * *", "--type": "demo.echo"}
 
@@ -95,3 +103,28 @@ def test_nor_does_anything_a_task_says(thunder: Terminal, api: Api, output: str)
         shown = printed(*words, "--output", output)
         assert not UNSAFE.search(shown)
         assert "\\x1b[2J" in shown or "\\u001b[2J" in shown or words[:2] == ["task", "why"]
+
+
+def test_nor_does_what_the_audit_finds(thunder: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
+    """The id of a slot holds the value of a tag: a submitter's own text."""
+    found = Audit(findings=[Finding(9, f"slot#default#={HOSTILE}#0", f"it waits for {HOSTILE}")])
+    check = Check("stack", Verdict("fail"), HOSTILE, HOSTILE)
+    for output in ("table", "json", "text"):
+        doctor._print([check], found, output)
+    shown = capsys.readouterr()
+    assert "slot#default#=x\\x1b[2J" in shown.err
+    assert not UNSAFE.search(shown.out + shown.err)
+
+
+def test_nor_does_what_a_function_has_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback quotes what a handler choked on; its lines stay its own."""
+    line = LogLine(
+        START_MILLISECONDS, "/aws/lambda/executor", "s", f"Traceback\n{HOSTILE}\n12:00:00.000 api all is well"
+    )
+    logs = SimpleNamespace(newest=lambda count: [line], follow=lambda count: iter([line]))
+    monkeypatch.setattr("thunder.local.logs.FunctionLogs", lambda endpoint, named: logs)
+    monkeypatch.setattr(LocalStack, "status", lambda self: {"endpoint": "http://127.0.0.1:1"})
+    for words in (["local", "logs"], ["local", "logs", "--follow"]):
+        shown = printed(*words)
+        assert not UNSAFE.search(shown)
+        assert [each[:4] == "    " for each in shown.splitlines()] == [False, True, True]
