@@ -15,7 +15,7 @@ from unittest.mock import patch
 from tests.simulation.weather import Weather
 from thunderagent import claims, expressions, limit_writes, runner
 from thunderagent.claims import Claims
-from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put_body, update
+from thunderagent.conditions import Clause, Placeholders, Write, delete, exists, put, put_body, update
 from thunderagent.expressions import running
 from thunderagent.held_lease import HeldLease
 from thunderagent.holdings import Holdings
@@ -30,7 +30,7 @@ from thunderagent.states import Status
 from thunderagent.store import Refused, Store, Written
 
 Patch = AbstractContextManager[Any]
-BUILDERS = tuple(each for each in vars(expressions).values() if isinstance(each, ModuleType))
+BUILDERS = (*(each for each in vars(expressions).values() if isinstance(each, ModuleType)), limit_writes)
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,15 @@ def _dropping(*events: str, attributes: Sequence[str]) -> list[Patch]:
     def mutated_delete(event: str, item_id: str, *, require: Sequence[Clause]) -> Write:
         return delete(event, item_id, require=less(require) if event in events else require)
 
-    return [*_built_by("update", mutated_update), *_built_by("delete", mutated_delete)]
+    def mutated_put(event: str, item: Mapping[str, Any], *, require: Sequence[Clause], **more: Any) -> Write:
+        return put(event, item, require=less(require) if event in events else require, **more)
+
+    mutated = {"update": mutated_update, "delete": mutated_delete, "put": mutated_put}
+    return [each for name, builder in mutated.items() for each in _built_by(name, builder)]
 
 
 def _built_by(name: str, mutated: Callable[..., Write]) -> list[Patch]:
-    """This builder of `conditions`, in every module of the expressions that uses it."""
+    """This builder of `conditions`, in every module that uses it."""
     return [patch.object(module, name, mutated) for module in BUILDERS if hasattr(module, name)]
 
 
@@ -293,6 +297,18 @@ def _move_creates() -> list[Patch]:
     return [patch.object(expressions, "move_lease", mutated)]
 
 
+def _tell_creates() -> list[Patch]:
+    def mutated(token: Any, task_id: Any) -> Write:
+        write = expressions.leases.update(
+            "tell", lease_id(token), require=[], adds={"cancelled": frozenset({task_id})}, applied=bool
+        )
+        arguments = {name: value for name, value in write.arguments.items() if name != "ConditionExpression"}
+        names = {name: value for name, value in arguments["ExpressionAttributeNames"].items() if value != "taskId"}
+        return replace(write, arguments={**arguments, "ExpressionAttributeNames": names})
+
+    return [patch.object(expressions, "tell_lease", mutated)]
+
+
 def _submit_overwrites() -> list[Patch]:
     def mutated(item: Mapping[str, Any]) -> Write:
         return put_body(item)
@@ -362,6 +378,8 @@ CRASHING = Weather(crash=0.012, crashes_per_hour=100, lost_reply=0.01)
 REFUSED = Weather(invoke_refused=0.4, late_request=0.05, freeze=0.02)
 CUT_AND_REFUSED = Weather(outage=0.03, invoke_refused=0.4, lost_reply=0.02)
 TWICE = Weather(event_repeated=0.4, event_late=0.3, invoke_unknown=0.3)
+BEHIND = Weather(late_request=0.05, freeze=0.03, stale_reads=0.3)
+MUDDLED = replace(BEHIND, lost_reply=0.02, lost_request=0.02, cancels=0.5, crash=0.003, invoke_refused=0.2)
 HARDLY_ANSWERED = Weather(throttled=0.2, lost_reply=0.05, event_repeated=0.2, event_late=0.1)
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -371,6 +389,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("release-without-token", _drop("release", attributes=["leaseToken"]), REFUSED),
     Mutation("cancel-end-without-token", _drop("cancel_end", attributes=["leaseToken"]), FICKLE),
     Mutation("reap-without-token", _drop("reap", "reap_failed", attributes=["leaseToken"]), FROZEN),
+    # the status, which the token outlives
+    Mutation("exits-without-status", _drop("retry", "fail", "finish", "snooze", attributes=["status"]), BEHIND),
+    Mutation("cancel-end-without-status", _drop("cancel_end", attributes=["status"]), MUDDLED),
+    Mutation("reap-without-status", _drop("reap", "reap_failed", attributes=["status"]), BEHIND),
+    Mutation("cancel-without-status", _drop("cancel", attributes=["status"]), BEHIND),
+    Mutation("expire-without-status", _drop("expire", attributes=["status"]), MUDDLED),
+    Mutation("failed-without-status", _drop("parent_failed", attributes=["status"]), BEHIND),
+    Mutation("aside-unseen", _drop("move_aside", attributes=["status", "leaseToken"]), BEHIND),
+    Mutation("request-unseen", _drop("cancel_request", attributes=["status", "leaseToken"]), BEHIND),
+    Mutation("reap-despite-cancel", _drop("reap", "reap_failed", attributes=["cancelRequested"]), MUDDLED),
     # begin, once, and a look at what is ours
     Mutation("no-begin", _no_begin, TWICE),
     Mutation("begin-again", _drop("begin", attributes=["begun"]), TWICE),
@@ -383,6 +411,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("start-though-refused", _start_though_refused, FROZEN),
     Mutation("started-is-replaced", _started_is_replaced, FAIR),
     Mutation("heartbeat-on-closed", _drop("heartbeat", attributes=["closed"]), FROZEN),
+    Mutation("begin-goes-back", _drop("begin", attributes=["lockTime"]), BEHIND),
+    Mutation("heartbeat-goes-back", _drop("heartbeat", attributes=["lockTime"]), MUDDLED),
+    Mutation("settle-closed", _drop("settle", attributes=["closed"]), MUDDLED),
     Mutation("no-heartbeat", _no_heartbeat, FAIR),
     Mutation("no-heartbeat-for-waiting", _no_heartbeat_while_waiting, FAIR),
     Mutation("steps-without-token", _drop("step", "progress", attributes=["leaseToken"]), FROZEN),
@@ -400,10 +431,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("void-begun", _drop("void", attributes=["begun", "closed"]), TWICE),
     Mutation("one-token", _one_token, FAIR),
     Mutation("open-is-retried", _open_is_retried, LATE),
+    Mutation("claim-past-deadline", _drop("claim", attributes=["deadline"]), BEHIND),
     Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
     # what clients were told
     Mutation("cancel-overtaken", _one(running, "not_cancelled", exists), FAIR),
     Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), FAIR),
+    Mutation("tell-creates", _tell_creates, MUDDLED),
     Mutation("redrive-forgets", _redrive_forgets, LATE),
     Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),
     Mutation("submit-overwrites", _submit_overwrites, FAIR),
@@ -413,6 +446,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("unblock-without-edge", _unblock_without_edge, CRASHING),
     Mutation("unique-unseen", _unique_unseen, FAIR),
     Mutation("slot-unseen", _slot_unseen, FAIR),
+    Mutation("slot-retaken", _drop("take_slot", attributes=["leaseToken"]), MUDDLED),
+    Mutation("slot-of-others", _drop("give_back_slot", attributes=["leaseToken", "holder"]), BEHIND),
     Mutation("bucket-unseen", _bucket_unseen, FAIR),
     Mutation("schedule-unseen", _drop("advance_schedule", attributes=["dueAt", "version"]), FROZEN),
     Mutation("archive-heedless", _archive_heedless, DEAF),

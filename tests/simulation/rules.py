@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel, Process
+from tests.simulation.premise_rules import PremiseRules
 from tests.simulation.side_rules import BucketRules, LimitRules, ScheduleRules
 from tests.simulation.weather import GRACE_SECONDS, LEASE_SECONDS, REAPER_SECONDS
 from thunderagent.audit_rules import change_findings, is_task, item_findings
@@ -86,6 +87,7 @@ class Rules:
         self._schedules = ScheduleRules(exists=lambda each: each in self.accepted, violate=self._violate)
         self._buckets = BucketRules(violate=self._violate)
         self._limits = LimitRules(violate=self._violate)
+        self._premises = PremiseRules(item=self._item, violate=self._violate)
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,9 @@ class Rules:
             self._lease_changed(item_id.removeprefix("lease#"), old, new)
         elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#", "bucket#")):
             self._note(f"{item_id} {'gone' if new is None else 'is written'}")
-            if item_id.startswith("schedule#"):
+            if item_id.startswith("slot#") and not self._weather().skew_is_wild:
+                self._premises.on_slot(item_id, old)
+            elif item_id.startswith("schedule#"):
                 self._schedules.on_change(item_id, old, new)
             elif item_id.startswith("bucket#"):
                 self._buckets.on_change(item_id, old, new, wild=self._weather().skew_is_wild)
@@ -122,6 +126,7 @@ class Rules:
 
     def _task_changed(self, task_id: str, old: Item | None, new: Item | None) -> None:
         self._note(_told_change(task_id, old, new))
+        self._premises.on_task(task_id, old, new)
         if new is None:
             self._limits.on_change(task_id, old, new, wild=False)
             self._successes.pop(task_id, None)
@@ -239,6 +244,8 @@ class Rules:
 
     def _lease_changed(self, token: str, old: Item | None, new: Item | None) -> None:
         self._note(_told_lease(token, old, new))
+        if old is not None:
+            self._premises.on_lease(token, old, new, doer=self.doer, holder=self._holder.get(token))
         if new is None:
             self._lease_gone(token, old or {})
             return
