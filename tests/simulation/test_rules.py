@@ -1,0 +1,64 @@
+"""What the rules make of a handler that starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.kernel import Actor, Kernel, Process
+from tests.simulation.rules import Rules
+from tests.simulation.table import SimulatedTable
+from tests.simulation.weather import LEASE_SECONDS, Weather
+
+TASK = {"maxRetryNumber": 3, "dependsOn": []}
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    return Kernel(1)
+
+
+def _start(kernel: Kernel, rules: Rules, process: Process, token: str, fence: int) -> None:
+    kernel.current = Actor(kernel, process, "executor", lambda: None)
+    rules.recorded_at["t", token] = kernel.now
+    rules.handler_starts("t", token, fence, TASK)
+
+
+def _started_again(kernel: Kernel, fault: Callable[[Process], None], *, weather: Weather) -> Rules:
+    """By another process, after something has happened to the first (which met a fault long ago, too)."""
+    rules = Rules(kernel, SimulatedTable(kernel, weather), lambda: weather)
+    first, second = Process(kernel, "executor1"), Process(kernel, "executor2")
+    first.touch()
+    kernel.now += 10 * LEASE_SECONDS
+    _start(kernel, rules, first, "one", 1)
+    kernel.now += 1
+    fault(first)
+    kernel.now += 2 * LEASE_SECONDS
+    _start(kernel, rules, second, "two", 2)
+    return rules
+
+
+def test_a_start_that_no_fault_explains_breaks_a_rule(kernel: Kernel) -> None:
+    rules = _started_again(kernel, lambda process: None, weather=Weather())
+    assert (rules.repeats, rules.unexplained) == (1, 1)
+    assert str(kernel.broken) == "t: started again, and no fault made it necessary"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda process: process.touch(),
+        lambda process: process.kernel.kill(process, "struck"),
+        lambda process: process.kernel.freeze(process, 5),
+    ],
+    ids=["touched", "killed", "frozen"],
+)
+def test_a_fault_of_the_holder_before_explains_it(kernel: Kernel, fault: Callable[[Process], None]) -> None:
+    rules = _started_again(kernel, fault, weather=Weather(crash=0.1))
+    assert (rules.repeats, rules.unexplained, kernel.broken) == (1, 0, None)
+
+
+def test_with_wild_clocks_anything_may_happen_again(kernel: Kernel) -> None:
+    rules = _started_again(kernel, lambda process: None, weather=Weather(skew_seconds=60, skew_is_wild=True))
+    assert (rules.repeats, rules.unexplained, kernel.broken) == (1, 0, None)
