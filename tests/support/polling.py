@@ -157,8 +157,8 @@ class Service:
 
     # ---- pollers -----------------------------------------------------------------------------------------------------
 
-    def poller(self, name: str, *, randomness: Any = None) -> Poller:
-        return Poller(self, name, randomness=randomness)
+    def poller(self, name: str, *, randomness: Any = None, threads: Any = None) -> Poller:
+        return Poller(self, name, randomness=randomness, threads=threads)
 
     def invoke(self, function: str, event: bytes) -> None:
         if self.refuse():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.support.fakes import FakeRandomness
 from tests.support.memory_dynamodb import Call
 from tests.support.polling import Service
+from thunderagent.dispatch import BATCHES_AT_ONCE
 from thunderagent.errors import StoreRefused, StoreThrottled
+from thunderagent.threads import PoolThreads
 
 
 def test_due_tasks_of_all_queues_and_shards_are_sent_in_batches() -> None:
@@ -127,7 +131,7 @@ def test_ta12_an_executor_that_refuses_gets_its_tasks_back_unharmed_and_rests() 
         service.clock.advance(6)
     assert [(service.status(each), service.task(each)["retryCount"]) for each in ids] == [("PENDING", 0)] * 3
     assert service.memory.items("lease#") == {}
-    assert service.notes.count("DispatchFailures") == 5, "one try each time it rests"
+    assert service.notes.count("DispatchFailures") == BATCHES_AT_ONCE + 4, "then one try each time it has rested"
 
     service.refuse = lambda: False
     for _ in range(3):
@@ -270,6 +274,70 @@ def test_tasks_in_flight_at_the_head_are_paged_past_and_remembered() -> None:
     looked_up = [item for call in service.memory.calls if call.operation == "BatchGetItem" for item in call.item_ids]
     assert [each for each in looked_up if each.startswith("t")] == [last]
     assert service.poller("another").sweeper.run_pass().claimed == 0
+
+
+# ---- together ------------------------------------------------------------------------------------------------------
+
+
+class Together:
+    """Notes how many invokes there are at once: each waits for as many as there may be, or for a moment."""
+
+    def __init__(self, most: int) -> None:
+        self.barrier = threading.Barrier(most)
+        self.met = 0
+        self.alone = 0
+
+    def wait(self) -> bool:
+        try:
+            if self.barrier.wait(timeout=5) == 0:
+                self.met += 1
+        except threading.BrokenBarrierError:
+            self.alone += 1
+        return False
+
+
+def test_several_batches_are_on_their_way_together() -> None:
+    service = Service()
+    together = Together(BATCHES_AT_ONCE)
+    service.refuse = together.wait
+    ids = {service.put() for _ in range(10 * 2 * BATCHES_AT_ONCE)}
+    done = service.poller("p", threads=PoolThreads(2 * BATCHES_AT_ONCE)).sweeper.run_pass()
+
+    assert (done.claimed, done.conflicts) == (len(ids), 0)
+    assert {*service.sent_tasks()} == ids
+    assert (together.met, together.alone) == (2, 0)
+
+
+def test_what_is_packed_is_sent_though_a_later_look_fails() -> None:
+    service = Service()
+    for _ in range(11):
+        service.put(priority="high")
+    throttled = StoreThrottled("Query", "ThrottlingException")
+    service.memory.inject(throttled, where=lambda call: "#normal#" in str(call.arguments), times=99)
+    done = service.poller("p").sweeper.run_pass()
+
+    assert done.failed
+    assert done.claimed == 10
+
+
+def test_after_a_refusal_one_batch_goes_ahead_of_the_others() -> None:
+    service = Service(batch=1)
+    for _ in range(9):
+        service.put()
+    service.refuse = lambda: True
+    poller = service.poller("p")
+    poller.sweeper.run_pass()
+    service.clock.advance(6)
+    tried = service.notes.count("DispatchFailures")
+    assert tried == BATCHES_AT_ONCE, "the others are kept once it refuses"
+
+    poller.sweeper.run_pass()
+    assert service.notes.count("DispatchFailures") == tried + 1
+    service.refuse = lambda: False
+    for _ in range(3):
+        service.clock.advance(6)
+        poller.sweeper.run_pass()
+    assert len(service.running()) == 9
 
 
 # ---- a store that fails --------------------------------------------------------------------------------------------

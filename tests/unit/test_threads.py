@@ -145,3 +145,13 @@ def test_map_keeps_the_order_and_raises_the_first_error() -> None:
     assert threads.map(lambda n: n * n, [3, 1, 2]) == [9, 1, 4]
     with pytest.raises(ZeroDivisionError):
         threads.map(lambda n: 1 // n, [1, 0, 2])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_is_mapped_may_map_in_its_turn_however_small_the_pool(size: int) -> None:
+    threads = PoolThreads(size)
+
+    def sums(number: int) -> int:
+        return sum(threads.map(lambda each: sum(threads.map(lambda one: one * number, [each] * 5)), range(4)))
+
+    assert threads.map(sums, range(10)) == [30 * number for number in range(10)]

@@ -205,7 +205,8 @@ class Agent:
     # ---- parts -------------------------------------------------------------------------------------------------------
 
     def _make_sweeper(self) -> Sweeper:
-        """Schedules are not its business: they fire wherever the stack's poller runs."""
+        """Schedules are not its business: they fire wherever the stack's poller runs. It takes few batches, beside
+        agents that do the same, and so takes them one by one: they would meet."""
         own, queues = self._parts, frozenset(self._plan.queues)
         claims = Claims(
             own.store, own.seams.invoke, threads=self._threads, owner=self._plan.name, observer=own.telemetry
@@ -220,6 +221,7 @@ class Agent:
             on_end=own.dependencies.on_end,
             room=self._room,
             sweeps=lambda queue: not queues or queue in queues,
+            batches_at_once=1,
             threads=self._threads,
             observer=own.telemetry,
         )

@@ -52,13 +52,16 @@ class Candidates:
         in_flight: InFlight,
         clearing: Clearing,
         *,
+        batches_at_once: int,
         threads: Threads,
         reap_stray: Callable[[Item], None],
     ) -> None:
+        """`batches_at_once` is how many batches are sent together."""
         self._store = store
         self._settings = settings
         self._in_flight = in_flight
         self._clearing = clearing
+        self._batches_at_once = batches_at_once
         self._threads = threads
         self._reap_stray = reap_stray
         self.next_due: float | None = None
@@ -69,16 +72,17 @@ class Candidates:
         So of any N tasks taken, N partitions with due work give one each: a flooded one cannot hold the others up.
         `room` is how many will be taken at most. `skip` tells, by queue, which partitions to read no further.
 
-        A batch's worth is looked up at a time, just before it is claimed, each from a random place of its page: what
-        was looked up a moment ago another poller has taken by then, and two that met would go on side by side. Where
-        nothing at all is claimable, more are looked up together.
+        What is sent together is looked up together, just before it is claimed, each from a random place of its page:
+        what was looked up a moment ago another poller has taken by then, and two that met would go on side by side.
+        Where nothing at all is claimable, more are looked up together.
         """
         turn = self._store.randomness.below(len(partitions)) if partitions else 0
         open_partitions = [*partitions[turn:], *partitions[:turn]]
         for partition in partitions:
             partition.page_keys = max(PAGE_KEYS[0], min(PAGE_KEYS[1], CHOICE * room // len(partitions)))
         self._threads.map(self._fetch, open_partitions)
-        fewest = min(LOOKUP_KEYS, self._settings.poll_batch_size)
+        size = self._settings.poll_batch_size
+        fewest = min(LOOKUP_KEYS, max(size, min(room, size * self._batches_at_once)))
         wanted = fewest
         while open_partitions := [each for each in open_partitions if not skip(each.queue) and self._has_keys(each)]:
             share, more = divmod(max(wanted, len(open_partitions)), len(open_partitions))

@@ -40,8 +40,7 @@ class Capacity:
 
     def free(self, *, max_age: float = 0) -> dict[str, int]:
         """Batches by profile. `max_age` seconds a count may be old; what was opened since is in it."""
-        now = self._store.clock.monotonic()
-        awake = [each for name, each in self._settings.served.items() if self._resting.get(name, 0) <= now]
+        awake = [each for name, each in self._settings.served.items() if not self.is_resting(name)]
         self._count([each for each in awake if not self._is_fresh(each.name, max_age)])
         return {each.name: sum(self._room(each)) for each in awake}
 
@@ -49,14 +48,19 @@ class Capacity:
         """Its executor refused: ask no more for some seconds."""
         self._resting[profile] = self._store.clock.monotonic() + BACK_OFF_SECONDS
 
+    def is_resting(self, profile: str) -> bool:
+        return self._resting.get(profile, 0) > self._store.clock.monotonic()
+
     def shard(self, executor: Executor) -> int:
-        """Where to open the next lease: one of the free places seen at the last look, each as likely as any other. If
-        none was seen, one of all places."""
+        """Where to open the next lease: one of the free places known, each as likely as any other, which counts as
+        taken from here on. If none is known, one of all places."""
         room = self._room(executor)
         if not any(room):
             room = [share_of_cap(executor.max_in_flight, shard) for shard in range(LEASE_SHARDS)]
         place = self._store.randomness.below(sum(room))
-        return next(shard for shard in range(LEASE_SHARDS) if place < sum(room[: shard + 1]))
+        shard = next(shard for shard in range(LEASE_SHARDS) if place < sum(room[: shard + 1]))
+        self._counts.setdefault(executor.name, [0] * LEASE_SHARDS)[shard] += 1
+        return shard
 
     def may_stay(self, executor: Executor, token: LeaseToken) -> bool:
         """Whether the lease just opened is within its shard's part of the cap, now that others can see it.

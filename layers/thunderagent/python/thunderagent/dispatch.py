@@ -30,6 +30,7 @@ EXAMINED_TASKS = 1_000  # of one priority in one pass, however many of them find
 DEFERRED_TASKS = 200  # in one pass: each is a write; what is beyond is only remembered for a moment
 MISSED_TASKS = 100  # of one profile and priority that found no room, until the pass looks for no more of them
 SKIP_SECONDS = 3.0
+BATCHES_AT_ONCE = 3  # batches on their way together: most of their time goes into waiting for answers
 
 
 @dataclass
@@ -51,18 +52,53 @@ class Pass:
 class Dispatcher:
     """Sends batches, for sweep and doorbell alike: the limits first, then a lease within the cap, then the claims."""
 
-    def __init__(self, claims: Claims, limits: Limits, capacity: Capacity, in_flight: InFlight) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        limits: Limits,
+        capacity: Capacity,
+        in_flight: InFlight,
+        *,
+        at_once: int = BATCHES_AT_ONCE,
+        threads: Threads,
+    ) -> None:
         self.limits = limits
         self.capacity = capacity
+        self.at_once = at_once
         self._claims = claims
         self._in_flight = in_flight
+        self._threads = threads
+        self._refusing: set[str] = set()
 
-    def send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
+    def send_all(self, batches: Sequence[tuple[Sequence[Task], Executor]]) -> list[Batch]:
+        """What became of each, in their order; `at_once` of them together, those in front first.
+
+        After an executor refused, one batch goes ahead of the others, and they are kept if it is refused again.
+        """
+        sent: list[Batch] = []
+        while len(sent) < len(batches):
+            together = batches[len(sent) : len(sent) + self.at_once]
+            if any(executor.name in self._refusing for _, executor in together):
+                together = together[:1]
+            answers = self._threads.map(lambda each: self._send(*each), together)
+            for (_, executor), batch in zip(together, answers, strict=True):
+                self._note(executor.name, batch)
+            sent += answers
+        return sent
+
+    def _note(self, profile: str, batch: Batch) -> None:
+        if batch.refused:
+            self._refusing.add(profile)
+            self.capacity.rest(profile)
+        elif batch.dispatched:
+            self._refusing.discard(profile)
+
+    def _send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
+        if self.capacity.is_resting(executor.name):
+            return Batch(refused=True)
         batch = self._claims.send(tasks, executor, gate=self)
         for task in batch.claimed:
             self._in_flight.note(task.task_id, task.due_at, until=task.lock_time or 0)
-        if batch.refused:
-            self.capacity.rest(executor.name)
         return batch
 
     # ---- the gate of Claims ------------------------------------------------------------------------------------------
@@ -110,11 +146,12 @@ class Sweeper:
         each_pass: Callable[[], object] = lambda: None,
         room: Callable[[], float] = lambda: math.inf,
         sweeps: Callable[[str], bool] = lambda queue: True,
+        batches_at_once: int = BATCHES_AT_ONCE,
         threads: Threads,
         observer: Observer,
     ) -> None:
         """`room` is how many batches of each profile the sender itself can take, whatever the caps say; `sweeps` tells
-        the queues that are looked into."""
+        the queues that are looked into; `batches_at_once` are on their way together."""
         in_flight = InFlight(store.clock)
         clearing = Clearing(store, in_flight, on_end=on_end, observer=observer)
         self._tools = Tools(
@@ -123,12 +160,22 @@ class Sweeper:
             settings=settings,
             in_flight=in_flight,
             clearing=clearing,
-            candidates=Candidates(store, settings, in_flight, clearing, threads=threads, reap_stray=reap_stray),
+            candidates=Candidates(
+                store,
+                settings,
+                in_flight,
+                clearing,
+                batches_at_once=batches_at_once,
+                threads=threads,
+                reap_stray=reap_stray,
+            ),
             dispatcher=Dispatcher(
                 claims,
                 Limits(store, queues, threads=threads, observer=observer),
                 Capacity(store, settings, threads=threads, observer=observer),
                 in_flight,
+                at_once=batches_at_once,
+                threads=threads,
             ),
             threads=threads,
         )
@@ -228,6 +275,7 @@ class _Round:
     aside: dict[str, list[Task]] = field(default_factory=lambda: defaultdict(list))
     missed: dict[str, list[Task]] = field(default_factory=lambda: defaultdict(list))
     deferred: list[tuple[Task, float, str]] = field(default_factory=list)
+    packed: list[tuple[list[Task], Packing]] = field(default_factory=list)
 
     def run(self) -> None:
         """High to low, each leaving the share of those below; then what was kept in vain is filled from above."""
@@ -242,6 +290,7 @@ class _Round:
             for packing in self.room.values():
                 self._send(packing.rest(), packing)
         finally:
+            self._send_packed()
             self._defer_all()
         if self.tools.candidates.next_due is not None:
             self.done.look_again_at(self.tools.candidates.next_due)
@@ -344,12 +393,19 @@ class _Round:
     # ---- sending -----------------------------------------------------------------------------------------------------
 
     def _send(self, tasks: list[Task], packing: Packing) -> None:
-        if not tasks:
-            return
-        batch = self.tools.dispatcher.send(tasks, packing.executor)
-        self.done.conflicts += batch.conflicts
-        if batch.dispatched:
-            self.done.claimed += len(batch.claimed)
-        if batch.refused or batch.full:
-            self.done.executors_full |= batch.full
-            packing.close()
+        """Once so many batches are packed that they fill what is sent together."""
+        if tasks:
+            self.packed.append((tasks, packing))
+        if len(self.packed) >= self.tools.dispatcher.at_once:
+            self._send_packed()
+
+    def _send_packed(self) -> None:
+        packed, self.packed = self.packed, []
+        sent = self.tools.dispatcher.send_all([(tasks, packing.executor) for tasks, packing in packed])
+        for (_, packing), batch in zip(packed, sent, strict=True):
+            self.done.conflicts += batch.conflicts
+            if batch.dispatched:
+                self.done.claimed += len(batch.claimed)
+            if batch.refused or batch.full:
+                self.done.executors_full |= batch.full
+                packing.close()

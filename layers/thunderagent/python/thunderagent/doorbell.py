@@ -6,7 +6,7 @@ delivers everything without it. Losing or repeating a record is therefore harmle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from thunderagent.model import Task, is_of_newer_format
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
 from thunderagent.schema import PRIORITIES, is_open_key
-from thunderagent.settings import Settings
+from thunderagent.settings import Executor, Settings
 from thunderagent.states import Status
 from thunderagent.store import Store
 from thunderagent.telemetry import Observer
@@ -69,6 +69,7 @@ class Doorbell:
             Limits(store, queues, threads=threads, observer=observer),
             Capacity(store, settings, threads=threads, observer=observer),
             self._in_flight,
+            threads=threads,
         )
         self._looked: dict[str, tuple[float, bool]] = {}  # until when, and whether older work was found
 
@@ -136,7 +137,7 @@ class Doorbell:
             self._settings.served.values(), free, size=self._settings.poll_batch_size, most=PASS_TASKS, turn=0
         )
         stopped: set[str] = set()
-        claimed = rung.claimed
+        packed: list[tuple[Sequence[Task], Executor]] = []
         for task in tasks:
             packing = room.get(self._registry.profile_of(task.type) or "")
             if packing is None or task.dispatch_key in backlogged or task.queue in stopped or not packing.fits(task):
@@ -146,17 +147,12 @@ class Doorbell:
                 if obstacle.scope.is_whole_queue:
                     stopped.add(task.queue)
                 continue
-            for batch in packing.add(task):
-                rung.claimed += self._dispatch(batch, packing.executor.name)
-        for packing in room.values():
-            rung.claimed += self._dispatch(packing.rest(), packing.executor.name)
-        rung.left += len(tasks) - (rung.claimed - claimed)
-
-    def _dispatch(self, tasks: list[Task], profile: str) -> int:
-        if not tasks:
-            return 0
-        batch = self._dispatcher.send(tasks, self._settings.executors[profile])
-        return len(batch.claimed) if batch.dispatched else 0
+            packed += [(batch, packing.executor) for batch in packing.add(task)]
+        packed += [(packing.rest(), packing.executor) for packing in room.values()]
+        sent = self._dispatcher.send_all([each for each in packed if each[0]])
+        claimed = sum(len(batch.claimed) for batch in sent if batch.dispatched)
+        rung.claimed += claimed
+        rung.left += len(tasks) - claimed
 
     # ---- is there a backlog? -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 Argument = TypeVar("Argument")
@@ -28,7 +29,8 @@ class Threads(Protocol):
     belong to one caller at a time."""
 
     def map(self, function: Callable[[Argument], Value], items: Sequence[Argument]) -> list[Value]:
-        """Run over items at once, answer in their order. The first error is raised after all have ended."""
+        """Run over items at once, answer in their order. The first error is raised after all have ended. The function
+        may call `map` again."""
         ...
 
     def start(self, function: Callable[[], None]) -> Job:
@@ -50,16 +52,29 @@ class _ThreadJob:
 
 
 class PoolThreads:
-    """Real threads. `map` runs at most `size` at a time in threads that are kept; `start` makes one for each job, a
-    daemon: one that is stuck in foreign code must not keep the process from ending."""
+    """Real threads. `map` runs at most `size` at a time in threads that are kept, and as many more for what is mapped
+    within: a pool whose threads wait for itself would stand still. `start` makes one for each job, a daemon: one that
+    is stuck in foreign code must not keep the process from ending."""
 
     def __init__(self, size: int) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="thunder")
+        self._size = size
+        self._pools: list[ThreadPoolExecutor] = []
+        self._growing = threading.Lock()
+        self._here = threading.local()  # `depth`: of the pool this thread belongs to, missing outside
         self._ended = threading.Condition()
         self._stirred = False
 
     def map(self, function: Callable[[Argument], Value], items: Sequence[Argument]) -> list[Value]:
-        return list(self._pool.map(function, items))
+        depth = getattr(self._here, "depth", -1) + 1
+        return list(self._pool(depth).map(function, items))
+
+    def _pool(self, depth: int) -> ThreadPoolExecutor:
+        with self._growing:
+            if depth == len(self._pools):
+                name = f"thunder-{depth}"
+                enter = partial(setattr, self._here, "depth", depth)
+                self._pools.append(ThreadPoolExecutor(self._size, thread_name_prefix=name, initializer=enter))
+            return self._pools[depth]
 
     def start(self, function: Callable[[], None]) -> Job:
         job = _ThreadJob()
