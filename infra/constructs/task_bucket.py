@@ -20,8 +20,7 @@ BODIES = "bodies/"
 ARCHIVE = "archive/"
 REPORTS = "reports/"
 
-LONGEST_DELAY_DAYS = 366  # a task may be due a year from now
-BODY_DAYS = LONGEST_DELAY_DAYS + schema.BODY_RETENTION_SECONDS // schema.DAY_SECONDS
+BODY_DAYS = (schema.BUCKET_DELAY_SECONDS + schema.BODY_RETENTION_SECONDS) // schema.DAY_SECONDS
 
 
 class TaskBucket(Construct):

@@ -14,11 +14,12 @@ from tests.support.world import World, to_status
 from thunderagent import expressions, task
 from thunderagent.bodies import IN_S3, Bodies
 from thunderagent.codec import item_bytes
-from thunderagent.errors import BodyMissing, OutcomeUnknown, TooLarge
+from thunderagent.errors import BodyMissing, InvalidInput, OutcomeUnknown, TooLarge
 from thunderagent.model import Attempt, LeaseToken, Task
 from thunderagent.operations import Operations, Operator
 from thunderagent.schema import (
     BODY_RETENTION_SECONDS,
+    BUCKET_DELAY_SECONDS,
     CHEAP_ITEM_BYTES,
     CLAIM_BYTES,
     DAY_SECONDS,
@@ -88,6 +89,20 @@ def test_larger_payloads_stand_in_a_side_item_then_in_s3(bench: Bench, size: int
         assert list(bench.objects) == [reference.removeprefix(IN_S3)]
     assert placed == {"payloadRef": reference, "payloadBytes": size}
     assert bench.bodies.payload(Task.from_item({**bare(), **placed})) == text
+
+
+def test_a_payload_in_s3_waits_no_longer_than_the_bucket_keeps_it(bench: Bench) -> None:
+    """In a side item it may: its time to live counts from the task's due time."""
+    year, far = NOW + BUCKET_DELAY_SECONDS, NOW + 5 * BUCKET_DELAY_SECONDS
+    large = text_of(SIDE_ITEM_BYTES + 1)
+    assert bench.bodies.place_payload(bare(), large, due_at=year)["payloadBytes"] == len(large)
+    bench.objects.clear()
+    with pytest.raises(InvalidInput, match="366 days") as caught:
+        bench.bodies.place_payload(bare(), large, due_at=year + 1)
+    assert (caught.value.path, bench.objects) == ("runAt", {})
+    side = text_of(SIDE_ITEM_BYTES)
+    placed = bench.bodies.place_payload(bare(), side, due_at=far)
+    assert (bench.db.item(placed["payloadRef"]) or {})["expiresAt"] == int(far) + BODY_RETENTION_SECONDS
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "中", "😀"])

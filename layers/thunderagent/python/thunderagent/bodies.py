@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from thunderagent.codec import item_bytes
 from thunderagent.conditions import put_body
-from thunderagent.errors import BodyMissing, TooLarge
+from thunderagent.errors import BodyMissing, InvalidInput, TooLarge
 from thunderagent.expressions import Result, renew_body
 from thunderagent.model import Task
 from thunderagent.schema import (
     BODY_RETENTION_SECONDS,
+    BUCKET_DELAY_SECONDS,
     CHEAP_ITEM_BYTES,
     CLAIM_BYTES,
     DAY_SECONDS,
@@ -59,11 +60,17 @@ class Bodies:
     def place_payload(self, item: Mapping[str, Any], text: str, *, due_at: float) -> dict[str, Any]:
         """Store the payload of a new task whose other attributes are `item`; return the attributes that refer to it.
 
-        Raises TooLarge beyond 1 MiB of UTF-8 bytes.
+        Raises TooLarge beyond 1 MiB of UTF-8 bytes, and InvalidInput for a payload of the bucket's size in a task that
+        is due more than a year ahead: the bucket's rule would have removed it by then.
         """
         size = utf8_size(text)
         if size > PAYLOAD_BYTES:
             raise TooLarge(f"the payload has {size} bytes; at most {PAYLOAD_BYTES} are accepted", path="payload")
+        if size > SIDE_ITEM_BYTES and due_at > self._store.clock.now() + BUCKET_DELAY_SECONDS:
+            days = BUCKET_DELAY_SECONDS // DAY_SECONDS
+            raise InvalidInput(
+                f"runAt: a payload of more than {SIDE_ITEM_BYTES} bytes is kept for {days} days at most", path="runAt"
+            )
         inline = {"payload": text}
         if item_bytes({**item, **inline}) + CLAIM_BYTES + OUTCOME_RESERVE_BYTES <= CHEAP_ITEM_BYTES:
             return inline

@@ -210,6 +210,7 @@ SPAWN_DEPTH_MAX = 100
 DAY_SECONDS = 86_400
 RETENTION_SECONDS = {Status.SUCCESS: 7 * DAY_SECONDS, Status.DONE: 7 * DAY_SECONDS, Status.FAILED: 90 * DAY_SECONDS}
 BODY_RETENTION_SECONDS = 400 * DAY_SECONDS  # of an open task's bodies, from its due time
+BUCKET_DELAY_SECONDS = 366 * DAY_SECONDS  # until a task with a body in S3 is due: there the rule counts from the upload
 DEFER_SECONDS = 60
 BLOCKED_LOOK_SECONDS = (60, 600)  # a blocked task is looked at again after its own age, within these bounds
 DEFAULT_MAX_RETRY_NUMBER = 3
