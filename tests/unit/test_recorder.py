@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -277,6 +278,26 @@ def test_the_side_items_of_a_new_life_under_the_same_id_are_left_alone(rig: Rig,
     rig.record(removal(task, ttl=ttl))
     assert rig.table.items() == before
     assert "bodies/result/a/5" in rig.objects.stored
+
+
+@pytest.mark.parametrize("ttl", [True, False])
+@pytest.mark.parametrize(
+    "reference",
+    ["payload#b#d", "other", "lease#x", "payload#a", "s3:bodies/payload/b/d", "s3:archive/x", "s3:", "s3:bodies/", ""],
+)
+@pytest.mark.parametrize("name", ["payloadRef", "resultRef", "dependsOnRef"])
+def test_what_a_damaged_row_names_of_others_stays(rig: Rig, name: str, reference: str, ttl: bool) -> None:
+    """It is given up alone: a delete that the bucket refuses would hold the whole batch back for hours."""
+    for other in ("payload#b#d", "other", "lease#x"):
+        rig.table.put({"taskId": other, "expiresAt": int(START)})
+    rig.objects.stored |= {"bodies/payload/b/d": gzip.compress(b""), "archive/x": gzip.compress(b"")}
+    before = rig.table.items()
+    recorded = rig.record(removal(stored_task("a", Status.FAILED) | {name: reference}, ttl=ttl), removal(done("good")))
+    assert recorded["givenUp"] == 1
+    assert [(each["stage"], each["taskId"]) for each in rig.failures] == [("leftovers", "a")]
+    assert rig.table.items() == before
+    assert {"bodies/payload/b/d", "archive/x"} <= rig.objects.stored.keys()
+    assert "good" in [line["taskId"] for line in rig.lines()]
 
 
 def test_a_store_that_fails_holds_the_batch_back(rig: Rig) -> None:

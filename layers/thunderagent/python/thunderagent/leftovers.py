@@ -13,7 +13,7 @@ from thunderagent import expressions
 from thunderagent.bodies import IN_S3, Objects
 from thunderagent.codec import Item
 from thunderagent.conditions import Write
-from thunderagent.schema import BODY_RETENTION_SECONDS, DAY_SECONDS, RETENTION_SECONDS
+from thunderagent.schema import BODY_RETENTION_SECONDS, DAY_SECONDS, RETENTION_SECONDS, body_key
 from thunderagent.states import Status
 from thunderagent.store import Store
 from thunderagent.stream import Change
@@ -31,7 +31,14 @@ class Leftovers:
         self._objects = objects
 
     def clear(self, change: Change, bodies: dict[str, Item]) -> None:
-        """`bodies` are the task's side items as read for the archive (none were read for an erased task)."""
+        """`bodies` are the task's side items as read for the archive (none were read for an erased task).
+
+        Raises ValueError, and clears nothing, for a row that names as its own what is another's.
+        """
+        item = change.old or {}
+        named = [item[name] for name in ("payloadRef", "resultRef", "dependsOnRef") if isinstance(item.get(name), str)]
+        if not all(_is_own(reference, change.item_id) for reference in named):
+            raise ValueError("a body of another")
         for write in self._writes(change, bodies):
             self._store.apply(write)
         self._clear_objects(change)
@@ -60,6 +67,12 @@ class Leftovers:
             return
         for key in keys:
             self._objects.delete(key)
+
+
+def _is_own(reference: str, task_id: str) -> bool:
+    """Whether a reference names a side item, or an object, that this task can have made."""
+    ids = [f"{kind}#{task_id}#" for kind in ("payload", "result", "parents")]
+    return reference.startswith((*ids, *(IN_S3 + body_key(each) for each in ids)))
 
 
 def _side_bodies(item: Item) -> Iterator[tuple[str, int]]:
