@@ -371,6 +371,7 @@ FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
 FREEZING = Weather(freeze=0.06)
 FROZEN_IN_MID_WRITE = Weather(freeze=0.01, crash=0.002)
 FICKLE = Weather(freeze=0.02, cancels=0.9, crash=0.002)
+SLOW_TO_HEAR = Weather(cancels=0.9, slow=0.1)
 DEAF = Weather(lost_request=0.18, crash=0.006)
 CUT = Weather(outage=0.03, lost_reply=0.02, lost_request=0.02)
 LATE = Weather(late_request=0.03, freeze=0.005)
@@ -435,7 +436,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
     # what clients were told
     Mutation("cancel-overtaken", _one(running, "not_cancelled", exists), FAIR),
-    Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), FAIR),
+    Mutation("cancel-untold", _one(Operations, "_tell_holder", _always(None)), SLOW_TO_HEAR),
     Mutation("tell-creates", _tell_creates, MUDDLED),
     Mutation("redrive-forgets", _redrive_forgets, LATE),
     Mutation("redrive-keeps-ttl", _redrive_keeps_ttl, FAIR),
