@@ -117,6 +117,7 @@ def test_the_library_layer_is_without_the_testing_kit_and_with_all_the_rest() ->
         library = Path(directory) / "python" / "thunderagent"
         assert not (library / "testing").exists()
         assert {path.name for path in library.glob("*.py")} >= {"store.py", "runner.py", "agent.py"}
+        assert (library / "expressions" / "running.py").is_file()
 
 
 def test_a_missing_dependency_layer_names_its_command(tmp_path: Path) -> None:
