@@ -37,7 +37,7 @@ def runner() -> Runner:
         lease_seconds=settings.lease_seconds,
         observer=own.telemetry,
         submitter=deferred(lambda: own.submitter),
-        relatives=deferred(lambda: own.dependencies),
+        relatives=own.relatives,
         task_seconds=executor.timeout_seconds - EXECUTOR_MARGIN_SECONDS,
         end_process=_flush_and_exit,
     )

@@ -39,7 +39,7 @@ NEVER = frozenset(
 OWN_KIB = {
     "api": (342, 364),
     "poller": (182, 341),
-    "executor": (362, 382),
+    "executor": (308, 327),
     "reaper": (248, 366),
     "recorder": (271, 291),
 }

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from thunderagent import expressions
 from thunderagent.codec import item_bytes
@@ -19,10 +19,12 @@ from thunderagent.outcomes import Fail, ReplayMismatch, StepRefused
 from thunderagent.running_task import RunningTask
 from thunderagent.schema import OPEN_ITEM_BYTES, STEPS_KEPT
 from thunderagent.store import Refused, Written
-from thunderagent.submit import Submission, Submitted, Submitter
 from thunderagent.telemetry import Observer, ids_of
 from thunderagent.text import cut
 from thunderagent.transactions import Commits
+
+if TYPE_CHECKING:
+    from thunderagent.submit import Submitted, Submitter
 
 Value = TypeVar("Value")
 
@@ -135,6 +137,8 @@ class Context:
         running = self._running
         with running.interruption.shielded():
             running.check()
+            from thunderagent.submit import Submission  # most handlers have no children
+
             submission = Submission(
                 type=type,
                 payload=text,

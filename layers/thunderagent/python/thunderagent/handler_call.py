@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thunderagent.bodies import Bodies
 from thunderagent.context import Context
@@ -13,10 +13,12 @@ from thunderagent.jsontext import loads
 from thunderagent.outcomes import BadPayload, Fail
 from thunderagent.registry import Handler
 from thunderagent.running_task import RunningTask
-from thunderagent.submit import Submitter
 from thunderagent.telemetry import Observer
 from thunderagent.threads import HandlerInterrupted, Job
 from thunderagent.transactions import Commits
+
+if TYPE_CHECKING:
+    from thunderagent.submit import Submitter
 
 
 @dataclass

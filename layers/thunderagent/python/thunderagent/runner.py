@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from thunderagent import expressions
 from thunderagent.bodies import Bodies
@@ -24,9 +25,11 @@ from thunderagent.model import Task
 from thunderagent.registry import Handler
 from thunderagent.running_task import RunningTask
 from thunderagent.store import Refused, Store
-from thunderagent.submit import Submitter
 from thunderagent.telemetry import Observer, ids_of
 from thunderagent.threads import Threads, exit_process
+
+if TYPE_CHECKING:
+    from thunderagent.submit import Submitter
 
 FIT_MARGIN_SECONDS = 15.0  # beyond its timeout, what must be left of the invocation for a task to start
 INTERRUPT_SECONDS = 5.0  # how long an interrupted handler may take to unwind before its end is written without it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thunderagent.charges import OVERHEAD, Charges
 from thunderagent.clock import SystemRandomness
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from thunderagent.dependencies import Dependencies
     from thunderagent.dispatch import Sweeper
     from thunderagent.doorbell import Doorbell
+    from thunderagent.endings import Relatives
+    from thunderagent.model import Task
     from thunderagent.queues import Queues
     from thunderagent.reaper import Reaper
     from thunderagent.schedules import Schedules
@@ -151,6 +153,10 @@ class Parts:
             observer=self.telemetry,
         )
 
+    @cached_property
+    def relatives(self) -> Relatives:
+        return _RelativesOf(self)
+
     def _on_end(self, item: Item | None) -> None:
         self.settling.on_end(item)
 
@@ -169,6 +175,23 @@ class Parts:
         if self.settings.memory_mib is not None:  # a function; other processes are not billed by the millisecond
             self.charges.store(self.store)
         self.telemetry.flush()
+
+
+class _RelativesOf:
+    """What an executor needs to know of other tasks. Most tasks have no parents: what reads their results is imported
+    for one that has."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def on_end(self, ended: Item | None) -> None:
+        self._parts.settling.on_end(ended)
+
+    def on_end_of(self, task_id: str) -> None:
+        self._parts.settling.on_end_of(task_id)
+
+    def results_of_parents(self, task: Task) -> dict[str, Any]:
+        return self._parts.dependencies.results_of_parents(task)
 
 
 def parts_from_environment(*, threads: int = 10) -> Parts:
