@@ -380,6 +380,8 @@ REFUSED = Weather(invoke_refused=0.4, late_request=0.05, freeze=0.02)
 CUT_AND_REFUSED = Weather(outage=0.03, invoke_refused=0.4, lost_reply=0.02)
 TWICE = Weather(event_repeated=0.4, event_late=0.3, invoke_unknown=0.3)
 BEHIND = Weather(late_request=0.05, freeze=0.03, stale_reads=0.3)
+FAR_BEHIND = Weather(late_request=0.15, stale_reads=0.3)
+HELD_UP = Weather(throttled=0.3, slow=0.1)
 MUDDLED = replace(BEHIND, lost_reply=0.02, lost_request=0.02, cancels=0.5, crash=0.003, invoke_refused=0.2)
 HARDLY_ANSWERED = Weather(throttled=0.2, lost_reply=0.05, event_repeated=0.2, event_late=0.1)
 
@@ -396,7 +398,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("reap-without-status", _drop("reap", "reap_failed", attributes=["status"]), BEHIND),
     Mutation("cancel-without-status", _drop("cancel", attributes=["status"]), BEHIND),
     Mutation("expire-without-status", _drop("expire", attributes=["status"]), MUDDLED),
-    Mutation("failed-without-status", _drop("parent_failed", attributes=["status"]), BEHIND),
+    Mutation("failed-without-status", _drop("parent_failed", attributes=["status"]), FAR_BEHIND),
     Mutation("aside-unseen", _drop("move_aside", attributes=["status", "leaseToken"]), BEHIND),
     Mutation("request-unseen", _drop("cancel_request", attributes=["status", "leaseToken"]), BEHIND),
     Mutation("reap-despite-cancel", _drop("reap", "reap_failed", attributes=["cancelRequested"]), MUDDLED),
@@ -432,7 +434,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("void-begun", _drop("void", attributes=["begun", "closed"]), TWICE),
     Mutation("one-token", _one_token, FAIR),
     Mutation("open-is-retried", _open_is_retried, LATE),
-    Mutation("claim-past-deadline", _drop("claim", attributes=["deadline"]), BEHIND),
+    Mutation("claim-past-deadline", _drop("claim", attributes=["deadline"]), HELD_UP),
     Mutation("claim-unseen", _drop("claim", attributes=["fence", "dueAt"]), LATE),
     # what clients were told
     Mutation("cancel-overtaken", _one(running, "not_cancelled", exists), FAIR),
@@ -448,7 +450,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("unique-unseen", _unique_unseen, FAIR),
     Mutation("slot-unseen", _slot_unseen, FAIR),
     Mutation("slot-retaken", _drop("take_slot", attributes=["leaseToken"]), MUDDLED),
-    Mutation("slot-of-others", _drop("give_back_slot", attributes=["leaseToken", "holder"]), BEHIND),
+    Mutation("slot-of-others", _drop("give_back_slot", attributes=["leaseToken", "holder"]), FAR_BEHIND),
     Mutation("bucket-unseen", _bucket_unseen, FAIR),
     Mutation("schedule-unseen", _drop("advance_schedule", attributes=["dueAt", "version"]), FROZEN),
     Mutation("archive-heedless", _archive_heedless, DEAF),

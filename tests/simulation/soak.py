@@ -86,7 +86,8 @@ class Tally:
         """For a line of JSON."""
         faults = {name: count for name, count in self.faults.most_common() if count}
         digest = f"{self.digest:0{DIGEST_BITS // 4}x}"
-        return asdict(self) | {"faults": faults, "cpu_seconds": round(self.cpu_seconds, 2), "digest": digest}
+        changed = {"faults": faults, "failed_seeds": sorted(self.failed_seeds), "digest": digest}
+        return asdict(self) | changed | {"cpu_seconds": round(self.cpu_seconds, 2)}
 
     @classmethod
     def read(cls, told: dict[str, Any]) -> Tally:
