@@ -369,7 +369,8 @@ def _drop(*events: str, attributes: Sequence[str]) -> Callable[[], list[Patch]]:
 FAIR = Weather()
 FROZEN = Weather(freeze=0.02, event_repeated=0.1, event_late=0.1)
 FREEZING = Weather(freeze=0.06)
-FROZEN_IN_MID_WRITE = Weather(freeze=0.01, crash=0.002)
+FROZEN_OFTEN = Weather(freeze=0.12)
+FROZEN_IN_MID_WRITE = Weather(freeze=0.03, crash=0.004)
 FICKLE = Weather(freeze=0.02, cancels=0.9, crash=0.002)
 SLOW_TO_HEAR = Weather(cancels=0.9, slow=0.1)
 DEAF = Weather(lost_request=0.18, crash=0.006)
@@ -421,7 +422,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("no-heartbeat-for-waiting", _no_heartbeat_while_waiting, FAIR),
     Mutation("steps-without-token", _drop("step", "progress", attributes=["leaseToken"]), FROZEN),
     # close before reap, answers before the lease goes
-    Mutation("close-unseen", _drop("close", attributes=["lockTime"]), FREEZING),
+    Mutation("close-unseen", _drop("close", attributes=["lockTime"]), FROZEN_OFTEN),
     Mutation("reap-without-close", _reap_without_close, CRASHING),
     Mutation("closed-stay", _closed_stay, CRASHING),
     Mutation("bury-unanswered", _one(Reaper, "_reset_tasks", _then(Reaper._reset_tasks, True)), DEAF),
