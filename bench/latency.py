@@ -98,6 +98,7 @@ def started(place: Arena, way: str) -> Iterator[Submit]:
             place.queue.switch(on=False)
         return
     place.ours.switch_stream("Doorbell", on=way == "doorbell")
+    place.meter.settle()  # what the stream kept while the doorbell was off is delivered first
     place.ours.switch_schedules(on=True)
     place.ours.sweep(wait=False)
     try:
