@@ -9,8 +9,8 @@ import pytest
 from tests.support.fakes import FakeRandomness
 from tests.support.memory_dynamodb import Call
 from tests.support.polling import Service
-from thunderagent.dispatch import BATCHES_AT_ONCE
 from thunderagent.errors import StoreRefused, StoreThrottled
+from thunderagent.sending import BATCHES_AT_ONCE
 from thunderagent.threads import PoolThreads
 
 

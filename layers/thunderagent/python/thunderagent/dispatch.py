@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from thunderagent.batches import LAST, SHARE, Packing, packings
 from thunderagent.candidates import Candidates, Partition
 from thunderagent.capacity import Capacity
-from thunderagent.claims import Batch, Claims
+from thunderagent.claims import Claims
 from thunderagent.clearing import Clearing, OnEnd
 from thunderagent.codec import Item
 from thunderagent.errors import StoreError, StoreRefused
 from thunderagent.in_flight import InFlight
 from thunderagent.limits import Limits, Obstacle
-from thunderagent.model import LeaseToken, Task
+from thunderagent.model import Task
 from thunderagent.queues import Queues, QueueSettings
 from thunderagent.registry import Registry
 from thunderagent.schema import DEFER_SECONDS, PRIORITIES, open_key
-from thunderagent.settings import Executor, Settings
+from thunderagent.sending import BATCHES_AT_ONCE, Dispatcher
+from thunderagent.settings import Settings
 from thunderagent.store import Store
 from thunderagent.telemetry import Observer
 from thunderagent.threads import Threads
@@ -30,7 +31,6 @@ EXAMINED_TASKS = 1_000  # of one priority in one pass, however many of them find
 DEFERRED_TASKS = 200  # in one pass: each is a write; what is beyond is only remembered for a moment
 MISSED_TASKS = 100  # of one profile and priority that found no room, until the pass looks for no more of them
 SKIP_SECONDS = 3.0
-BATCHES_AT_ONCE = 3  # batches on their way together: most of their time goes into waiting for answers
 
 
 @dataclass
@@ -47,73 +47,6 @@ class Pass:
 
     def look_again_at(self, instant: float) -> None:
         self.next_due = instant if self.next_due is None else min(self.next_due, instant)
-
-
-class Dispatcher:
-    """Sends batches, for sweep and doorbell alike: the limits first, then a lease within the cap, then the claims."""
-
-    def __init__(
-        self,
-        claims: Claims,
-        limits: Limits,
-        capacity: Capacity,
-        in_flight: InFlight,
-        *,
-        at_once: int = BATCHES_AT_ONCE,
-        threads: Threads,
-    ) -> None:
-        self.limits = limits
-        self.capacity = capacity
-        self.at_once = at_once
-        self._claims = claims
-        self._in_flight = in_flight
-        self._threads = threads
-        self._refusing: set[str] = set()
-
-    def send_all(self, batches: Sequence[tuple[Sequence[Task], Executor]]) -> list[Batch]:
-        """What became of each, in their order; `at_once` of them together, those in front first.
-
-        After an executor refused, one batch goes ahead of the others, and they are kept if it is refused again.
-        """
-        sent: list[Batch] = []
-        while len(sent) < len(batches):
-            together = batches[len(sent) : len(sent) + self.at_once]
-            if any(executor.name in self._refusing for _, executor in together):
-                together = together[:1]
-            answers = self._threads.map(lambda each: self._send(*each), together)
-            for (_, executor), batch in zip(together, answers, strict=True):
-                self._note(executor.name, batch)
-            sent += answers
-        return sent
-
-    def _note(self, profile: str, batch: Batch) -> None:
-        if batch.refused:
-            self._refusing.add(profile)
-            self.capacity.rest(profile)
-        elif batch.dispatched:
-            self._refusing.discard(profile)
-
-    def _send(self, tasks: Sequence[Task], executor: Executor) -> Batch:
-        if self.capacity.is_resting(executor.name):
-            return Batch(refused=True)
-        batch = self._claims.send(tasks, executor, gate=self)
-        for task in batch.claimed:
-            self._in_flight.note(task.task_id, task.due_at, until=task.lock_time or 0)
-        return batch
-
-    # ---- the gate of Claims ------------------------------------------------------------------------------------------
-
-    def admit(self, tasks: Sequence[Task], token: LeaseToken, *, claim_by: float) -> Sequence[Task]:
-        return self.limits.admit(tasks, token, claim_by=claim_by)
-
-    def shard(self, executor: Executor) -> int | None:
-        return self.capacity.shard(executor)
-
-    def may_stay(self, executor: Executor, token: LeaseToken) -> bool:
-        return self.capacity.may_stay(executor, token)
-
-    def give_back(self, tasks: Sequence[Task], token: LeaseToken) -> None:
-        self.limits.give_back(tasks, token)
 
 
 @dataclass(frozen=True)

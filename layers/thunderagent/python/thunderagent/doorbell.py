@@ -14,7 +14,7 @@ from thunderagent.batches import packings
 from thunderagent.capacity import COUNT_AGE_SECONDS, Capacity
 from thunderagent.claims import Claims
 from thunderagent.codec import Item, from_item
-from thunderagent.dispatch import PASS_TASKS, Dispatcher
+from thunderagent.dispatch import PASS_TASKS
 from thunderagent.errors import MalformedItem, StoreError
 from thunderagent.in_flight import InFlight
 from thunderagent.limits import Limits
@@ -22,6 +22,7 @@ from thunderagent.model import Task, is_of_newer_format
 from thunderagent.queues import Queues
 from thunderagent.registry import Registry
 from thunderagent.schema import PRIORITIES, is_open_key
+from thunderagent.sending import Dispatcher
 from thunderagent.settings import Executor, Settings
 from thunderagent.states import Status
 from thunderagent.store import Store
