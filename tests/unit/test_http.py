@@ -74,6 +74,21 @@ class TestTa33OneRequestWhateverTheEvent:
         with pytest.raises(UnsupportedMediaType):
             request.json()
 
+    @pytest.mark.parametrize("charset", ["latin-1", '"ISO-8859-1"', "utf-16", "windows-1252", ""])
+    def test_other_charsets_where_they_would_matter(self, charset: str) -> None:
+        headers = {"content-type": f"application/json; Charset={charset}"}
+        assert decode(v2_event("POST", "/tasks", body='{"a": 1}', headers=headers)).json() == {"a": 1}
+        request = decode(v2_event("POST", "/tasks", body='{"a": "\u00e9"}', headers=headers))
+        with pytest.raises(UnsupportedMediaType, match="UTF-8"):
+            request.json()
+        with pytest.raises(UnsupportedMediaType):
+            request.json_draft()
+
+    @pytest.mark.parametrize("charset", ["utf-8", "UTF-8", '"utf8"'])
+    def test_utf_8_by_any_name(self, charset: str) -> None:
+        headers = {"content-type": f"application/json;charset={charset}; x=y"}
+        assert decode(v2_event("POST", "/tasks", body='{"a": "é"}', headers=headers)).json() == {"a": "é"}
+
     def test_a_compressed_body(self) -> None:
         with pytest.raises(UnsupportedMediaType):
             decode(v2_event("POST", "/tasks", body=BODY, headers={"Content-Encoding": "gzip"})).json()

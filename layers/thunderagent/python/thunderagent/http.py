@@ -76,12 +76,12 @@ class Request:
         """The body's value; None when there is no body. Raises InvalidInput, TooLarge or UnsupportedMediaType."""
         if not self.body:
             return None
-        _check_media_type(self.headers)
+        _check_media_type(self.headers, self.body)
         return jsontext.loads(self.body, max_depth=jsontext.MAX_BODY_DEPTH)
 
     def json_draft(self) -> jsontext.Draft:
         """The body's value, each part of it still to be checked. Raises like `json`."""
-        _check_media_type(self.headers)
+        _check_media_type(self.headers, self.body)
         return jsontext.loads_draft(self.body or b"null", max_depth=jsontext.MAX_BODY_DEPTH)
 
 
@@ -263,10 +263,14 @@ _READ_AS_JSON = frozenset(
 )
 
 
-def _check_media_type(headers: Mapping[str, str]) -> None:
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+def _check_media_type(headers: Mapping[str, str], body: bytes) -> None:
+    media_type, *parameters = (part.strip() for part in headers.get("content-type", "").lower().split(";"))
     if media_type and media_type not in _READ_AS_JSON and not media_type.endswith("+json"):
         raise UnsupportedMediaType(f"content-type {media_type[:64]!r}: the body must be application/json")
+    for parameter in [] if body.isascii() else parameters:
+        name, _, charset = parameter.partition("=")
+        if name.strip() == "charset" and charset.strip("\"' ") not in ("utf-8", "utf8"):
+            raise UnsupportedMediaType(f"{parameter[:64]!r}: JSON is UTF-8 (RFC 8259)")
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in {"", "identity"}:
         raise UnsupportedMediaType(f"content-encoding {encoding[:64]!r}: the body must come as it is")
