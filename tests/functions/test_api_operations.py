@@ -197,12 +197,21 @@ class TestDelete:
     @pytest.mark.parametrize("status", ["SUCCESS", "FAILED", "DONE"])
     def test_a_terminal_task_goes_with_its_bodies(self, api: Api, status: str) -> None:
         task_id = place(api, status)
-        api.table.put({"taskId": "result#x#1", "body": "1", "expiresAt": START + 9})
-        api.table.put(stored(api, task_id) | {"resultRef": "result#x#1", "resultBytes": 1})
+        api.table.put({"taskId": f"result#{task_id}#1", "body": "1", "expiresAt": START + 9})
+        api.table.put(stored(api, task_id) | {"resultRef": f"result#{task_id}#1", "resultBytes": 1})
         response = api.call("DELETE", f"/tasks/{task_id}")
         assert (response.status, response.text) == (204, "")
         assert api.rows() == []
         assert api.call("DELETE", f"/tasks/{task_id}").status == 404
+
+    def test_what_a_damaged_row_names_as_its_own_stays(self, api: Api) -> None:
+        api.submit(payload="x" * 5_000, taskId="other")
+        api.submit(payload="x" * 400_000, taskId="large")
+        for reference in (stored(api, "other")["payloadRef"], stored(api, "large")["payloadRef"], "other"):
+            task_id = place(api, "FAILED", payloadRef=reference)
+            assert api.call("DELETE", f"/tasks/{task_id}").status == 204
+        assert len(api.call("GET", "/tasks/other/payload").json) == 5_000
+        assert api.objects.stored
 
     def test_bodies_in_s3_go_too(self, api: Api) -> None:
         task_id = api.submit(payload="x" * 400_000, taskId="big")

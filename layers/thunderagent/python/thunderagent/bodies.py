@@ -41,6 +41,12 @@ REMOVED_BY_COMMIT = {"result", "resultRef", "resultBytes", "error", "lockTime", 
 END_BYTES = 40  # finishedAt, expiresAt and the longer status and key of a terminal item
 
 
+def is_own(reference: str, task_id: str) -> bool:
+    """Whether a reference names a side item, or an object, that this task can have made."""
+    ids = [f"{kind}#{task_id}#" for kind in ("payload", "result", "parents")]
+    return reference.startswith((*ids, *(IN_S3 + body_key(each) for each in ids)))
+
+
 class Objects(Protocol):
     """The S3 seam: whole objects by key. `get` answers None for a key that is not there."""
 
@@ -110,9 +116,9 @@ class Bodies:
             self._store.apply(renew_body(task.payload_ref, expires_at=int(due_at) + BODY_RETENTION_SECONDS))
 
     def erase(self, task: Task) -> None:
-        """Delete the bodies of a task that is gone."""
+        """Delete the bodies of a task that is gone; not what a damaged row names as its own."""
         for reference in (task.payload_ref, task.result_ref):
-            if reference is not None:
+            if reference is not None and is_own(reference, task.task_id):
                 self._delete(reference)
 
     def _put(self, item_id: str, text: str, size: int, keep_until: float) -> str:

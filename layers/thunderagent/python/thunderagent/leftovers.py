@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from thunderagent import expressions
-from thunderagent.bodies import IN_S3, Objects
+from thunderagent.bodies import IN_S3, Objects, is_own
 from thunderagent.codec import Item
 from thunderagent.conditions import Write
-from thunderagent.schema import BODY_RETENTION_SECONDS, DAY_SECONDS, RETENTION_SECONDS, body_key
+from thunderagent.schema import BODY_RETENTION_SECONDS, DAY_SECONDS, RETENTION_SECONDS
 from thunderagent.states import Status
 from thunderagent.store import Store
 from thunderagent.stream import Change
@@ -37,7 +37,7 @@ class Leftovers:
         """
         item = change.old or {}
         named = [item[name] for name in ("payloadRef", "resultRef", "dependsOnRef") if isinstance(item.get(name), str)]
-        if not all(_is_own(reference, change.item_id) for reference in named):
+        if not all(is_own(reference, change.item_id) for reference in named):
             raise ValueError("a body of another")
         for write in self._writes(change, bodies):
             self._store.apply(write)
@@ -67,12 +67,6 @@ class Leftovers:
             return
         for key in keys:
             self._objects.delete(key)
-
-
-def _is_own(reference: str, task_id: str) -> bool:
-    """Whether a reference names a side item, or an object, that this task can have made."""
-    ids = [f"{kind}#{task_id}#" for kind in ("payload", "result", "parents")]
-    return reference.startswith((*ids, *(IN_S3 + body_key(each) for each in ids)))
 
 
 def _side_bodies(item: Item) -> Iterator[tuple[str, int]]:
