@@ -52,7 +52,7 @@ class Performance:
 
     def run(self) -> Any:
         ctx, script = self._ctx, self._payload["script"]
-        life = (ctx.task_id, self._rules.life[ctx.task_id])
+        life = self._rules.life_under(ctx.task_id, ctx._running.lease.token)
         word = script[min(self._rules.starts_in_life[life], len(script)) - 1]
         return getattr(self, f"_{word}")()
 

@@ -64,7 +64,8 @@ class Rules:
         self.started: Counter[Key] = Counter()
         self.starts_in_life: Counter[tuple[str, int]] = Counter()
         self.free_in_life: Counter[tuple[str, int]] = Counter()
-        self.life: Counter[str] = Counter()
+        self.life: Counter[str] = Counter()  # of a task: how often it was redriven
+        self._life_under: dict[Key, int] = {}
         self.done_by_fence: dict[tuple[str, int], str] = {}
         self.active: dict[str, Process] = {}  # lease token -> who runs its batch now
         self.watches: defaultdict[str, list[Watch]] = defaultdict(list)
@@ -273,6 +274,7 @@ class Rules:
 
     def _recorded(self, task_id: str, token: str, lease: Item) -> None:
         self.recorded_at[(task_id, token)] = self._kernel.now
+        self._life_under[(task_id, token)] = self.life[task_id]
         item = self._item(task_id)
         if lease.get("closed"):
             self._violate(f"{task_id}: its start is recorded in the closed lease {token}")
@@ -327,7 +329,7 @@ class Rules:
         key = (task_id, token)
         self.starts += 1
         self.started[key] += 1
-        life = (task_id, self.life[task_id])
+        life = self.life_under(task_id, token)
         self.starts_in_life[life] += 1
         process = self._kernel.current.process
         self._kernel.note(f"{process.name}: HANDLER of {task_id} starts, attempt {fence} under {token}")
@@ -351,6 +353,11 @@ class Rules:
                 self.unexplained += 1
                 self._violate(f"{task_id}: started again, and no fault made it necessary")
         self._last_run[life] = (process, self._kernel.now)
+
+    def life_under(self, task_id: str, token: str) -> tuple[str, int]:
+        """The life in which a start was recorded: a holder that froze may come to it when the task has had its redrive,
+        whose budget it is not on."""
+        return task_id, self._life_under.get((task_id, token), self.life[task_id])
 
     def _is_explained(self, life: tuple[str, int]) -> bool:
         """Whether the start before met a fault: its process is gone, or something reached it since its lease was last

@@ -62,3 +62,22 @@ def test_a_fault_of_the_holder_before_explains_it(kernel: Kernel, fault: Callabl
 def test_with_wild_clocks_anything_may_happen_again(kernel: Kernel) -> None:
     rules = _started_again(kernel, lambda process: None, weather=Weather(skew_seconds=60, skew_is_wild=True))
     assert (rules.repeats, rules.unexplained, kernel.broken) == (1, 0, None)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_start_counts_for_the_life_it_was_recorded_in(kernel: Kernel, late: bool) -> None:
+    """Its holder froze after the record, the task was buried and redriven: the new budget is whole all the same."""
+    weather = Weather()
+    rules = Rules(kernel, SimulatedTable(kernel, weather), lambda: weather)
+    frozen, other = Process(kernel, "executor1"), Process(kernel, "executor2")
+    frozen.touch()
+    task = {"maxRetryNumber": 0, "dependsOn": []}
+    if late:
+        rules._recorded("t", "one", {})
+        kernel.broken = None
+    rules.life["t"] += 1
+    for process, token, fence in ((frozen, "one", 1), (other, "two", 3)):
+        kernel.current = Actor(kernel, process, "executor", lambda: None)
+        rules.recorded_at["t", token] = kernel.now
+        rules.handler_starts("t", token, fence, task)
+    assert (str(kernel.broken) == "t: 2 starts, 0 retries allowed") is not late
