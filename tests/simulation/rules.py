@@ -70,7 +70,7 @@ class Rules:
         self.active: dict[str, Process] = {}  # lease token -> who runs its batch now
         self.watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self.starts = self.repeats = self.unexplained = self.double_commits = 0
-        self.asked_repeats: Counter[str] = Counter()
+        self.asked_repeats: Counter[tuple[str, int]] = Counter()
         self.worked: dict[str, int] = {}  # task id -> how often its whole work was done
         self._holder: dict[str, Process] = {}
         self._last_run: dict[tuple[str, int], tuple[Process, float]] = {}  # of a life: who started it last, and when
@@ -202,7 +202,7 @@ class Rules:
         if doer is not None and doer.name.startswith("executor") and self._holder.get(token) is not doer:
             self._violate(f"{task_id}: ended by {doer.name}, which does not hold {token}")
         if exit_word in {"retry", "snooze"}:
-            self.asked_repeats[task_id] += 1
+            self.asked_repeats[self.life_under(task_id, token)] += 1
         if exit_word == "reap" or lost:
             charged = lost or new["retryCount"] > old["retryCount"]
             if charged and not recorded:
@@ -346,9 +346,9 @@ class Rules:
         for parent in item.get("dependsOn", ()):
             if parent not in self._satisfied:
                 self._violate(f"{task_id}: started before its parent {parent} succeeded")
-        if self.starts_in_life[life] - 1 > self.asked_repeats[task_id]:
+        if self.starts_in_life[life] - 1 > self.asked_repeats[life]:
             self.repeats += 1
-            self.asked_repeats[task_id] = self.starts_in_life[life] - 1
+            self.asked_repeats[life] = self.starts_in_life[life] - 1
             if self.nothing_may_repeat or not self._is_explained(life):
                 self.unexplained += 1
                 self._violate(f"{task_id}: started again, and no fault made it necessary")
