@@ -42,7 +42,7 @@ def submit_many(options: Options, /, file: str, idempotency_key: str | None) -> 
     tasks = tasks_of(data)
     key = idempotency_key or hashlib.sha256(data).hexdigest()
     client = target.connect(options)
-    with bar("submitted", len(tasks)) as advance:
+    with bar("sent", len(tasks)) as advance:
         report = client.submit_many(_told(tasks, advance), idempotency_key=key)
     rows = rows_of(report, [line for line, _ in tasks])
     print_list(rows, COLUMNS, options.output)

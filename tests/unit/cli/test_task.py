@@ -48,7 +48,7 @@ class TestSubmitMany:
         done = thunder.ok("task", "submit-many", str(tmp_path / "tasks"), "--output", "json")
 
         assert len({row["taskId"] for row in json.loads(done.stdout)}) == 501
-        assert "501 of 501 submitted" in done.stderr
+        assert "501 of 501 sent" in done.stderr
 
     def test_the_same_file_again_submits_nothing_twice_unless_asked_to(self, thunder: Terminal, tmp_path: Path) -> None:
         line = '{"type": "demo.echo"}'
