@@ -63,8 +63,9 @@ requests (those of Lambda's pollers included), invocations and log bytes. The ti
 its own, because here it is the time of a busy machine, start-up included. Not counted: completion events on the bus
 (ours, $1 a million, can be switched off), the host of the seed's agent, storage, idle polling, and the window of our
 poller, a fixed sum a month (docs/cost.md). Overhead is what the functions write about their own cost, once a minute
-and container, whatever the number of tasks. A batch of 30 is no cheaper for us than three of 10: it runs on ten threads,
-and each start beyond the first ten is recorded in the lease before it happens, so that a crash charges the right tasks."""
+and container, whatever the number of tasks. A batch of 30 is no cheaper for us than three of 10: it runs on ten
+threads, and each start beyond the first ten is recorded in the lease before it happens, so that a crash charges the
+right tasks."""
 
 
 @dataclass(frozen=True)
