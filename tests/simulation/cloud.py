@@ -73,7 +73,7 @@ class Cloud:
         self.change_weather(self.weather.after())
         self.wire.storm_until = 0
         for process in self.processes:
-            process.offset = 0
+            process.set_clock(0)
             process.cut_until = 0
             process.touch()
             self.kernel.thaw(process)

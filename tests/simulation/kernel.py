@@ -36,7 +36,7 @@ class Process:
     def __init__(self, kernel: Kernel, name: str, *, offset: float = 0) -> None:
         self.kernel = kernel
         self.name = name
-        self.offset = offset
+        self.offset = self.offset_before = offset
         self.random = random.Random(kernel.random.getrandbits(64))
         self.is_dead = False
         self.frozen_until = -math.inf
@@ -45,6 +45,10 @@ class Process:
         self.touched_at = -math.inf
         self.actors: set[Actor] = set()
         self.tokens = 0
+
+    def set_clock(self, offset: float) -> None:
+        """What is under way was decided by the clock before."""
+        self.offset, self.offset_before = offset, self.offset
 
     def touch(self) -> None:
         """A fault reached it: until a lease later, it may be late with anything."""

@@ -97,7 +97,7 @@ class Minutes:
             self._cloud.redeploy([name for name in TYPES if name == "plain" or chance.random() < 0.7])
         if weather.skew_is_wild and self._cloud.processes and chance.random() < 0.1:
             process = self._cloud.processes[int(chance.random() * len(self._cloud.processes))]
-            process.offset = (2 * chance.random() - 1) * weather.skew_seconds
+            process.set_clock((2 * chance.random() - 1) * weather.skew_seconds)
             self._kernel.note(f"{process.name}: its clock is set to {process.offset:+.1f} s")
             self._kernel.faults["clock_set"] += 1
 

@@ -282,7 +282,8 @@ class Rules:
             self._violate(f"{task_id}: its start is recorded under {token}, which does not hold it")
 
     def _lease_closed(self, token: str, new: Item) -> None:
-        judged_at = self._kernel.now + (self.doer.offset if self.doer is not None else 0)
+        doer = self.doer
+        judged_at = self._kernel.now + (max(doer.offset, doer.offset_before) if doer is not None else 0)
         if new["lockTime"] + GRACE_SECONDS > judged_at:
             self._violate(f"lease {token}: closed before its end")
         self._running_at_close[token] = {each for each in new.get("taskIds", ()) if self._is_held(each, token)}

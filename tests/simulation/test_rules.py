@@ -81,3 +81,15 @@ def test_a_start_counts_for_the_life_it_was_recorded_in(kernel: Kernel, late: bo
         rules.recorded_at["t", token] = kernel.now
         rules.handler_starts("t", token, fence, task)
     assert (str(kernel.broken) == "t: 2 starts, 0 retries allowed") is not late
+
+
+@pytest.mark.parametrize("was_fast", [True, False])
+def test_a_lease_is_closed_by_the_clock_that_was_read(kernel: Kernel, was_fast: bool) -> None:
+    """The reaper's clock is set right while its write is on the way."""
+    weather = Weather(skew_is_wild=True)
+    rules = Rules(kernel, SimulatedTable(kernel, weather), lambda: weather)
+    reaper = Process(kernel, "reaper", offset=20 if was_fast else 0)
+    rules.doer = reaper
+    reaper.set_clock(0)
+    rules._lease_closed("one", {"lockTime": kernel.now + 10, "closed": kernel.now + 20, "taskIds": []})
+    assert (kernel.broken is None) is was_fast
