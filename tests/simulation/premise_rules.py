@@ -81,9 +81,9 @@ class PremiseRules:
         elif old.get("begun") and not old.get("closed") and holder is not doer:
             self._violate(f"lease {token}: begun, and deleted by {doer.name}, which does not hold it")
 
-    def on_slot(self, item_id: str, old: Item | None) -> None:
-        """It has another holder now, or is gone."""
-        if old is None:
+    def on_slot(self, item_id: str, old: Item, *, came_late: bool) -> None:
+        """It has another holder now, or is gone. No slot waits for a claim that was under way for very long."""
+        if came_late:
             return
         task = self._item(str(old["holder"])) or {}
         if task.get("status") == "RUNNING" and task.get("leaseToken") == old["leaseToken"]:

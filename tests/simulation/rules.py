@@ -103,8 +103,9 @@ class Rules:
             self._lease_changed(item_id.removeprefix("lease#"), old, new)
         elif item_id.startswith(("slot#", "edge#", "unique#", "result#", "schedule#", "bucket#")):
             self._note(f"{item_id} {'gone' if new is None else 'is written'}")
-            if item_id.startswith("slot#") and not self._weather().skew_is_wild:
-                self._premises.on_slot(item_id, old)
+            if item_id.startswith("slot#"):
+                if old is not None and not self._weather().skew_is_wild:
+                    self._premises.on_slot(item_id, old, came_late=self._limits.came_late(str(old["holder"])))
             elif item_id.startswith("schedule#"):
                 self._schedules.on_change(item_id, old, new)
             elif item_id.startswith("bucket#"):

@@ -91,6 +91,9 @@ class LimitRules:
     def on_claim(self, task_id: str, *, late: bool) -> None:
         (self._latecomers.add if late else self._latecomers.discard)(task_id)
 
+    def came_late(self, task_id: str) -> bool:
+        return task_id in self._latecomers
+
     def on_change(self, task_id: str, old: Item | None, new: Item | None, *, wild: bool) -> None:
         item = new or old or {}
         if item.get("queue") != LIMITED_QUEUE:

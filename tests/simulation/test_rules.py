@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.kernel import Actor, Kernel, Process
+from tests.simulation.premise_rules import PremiseRules
 from tests.simulation.rules import Rules
 from tests.simulation.table import SimulatedTable
 from tests.simulation.weather import LEASE_SECONDS, Weather
@@ -93,3 +94,12 @@ def test_a_lease_is_closed_by_the_clock_that_was_read(kernel: Kernel, was_fast: 
     reaper.set_clock(0)
     rules._lease_closed("one", {"lockTime": kernel.now + 10, "closed": kernel.now + 20, "taskIds": []})
     assert (kernel.broken is None) is was_fast
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_no_slot_waits_for_a_claim_that_was_under_way_for_very_long(kernel: Kernel, late: bool) -> None:
+    told: list[str] = []
+    running = {"status": "RUNNING", "leaseToken": "one"}
+    rules = PremiseRules(item=lambda task_id: running, violate=told.append)
+    rules.on_slot("slot#q##0", {"holder": "t", "leaseToken": "one"}, came_late=late)
+    assert told == ([] if late else ["slot#q##0: given away, and t runs in it"])
