@@ -132,6 +132,7 @@ class Rules:
         if new is None:
             self._limits.on_change(task_id, old, new, wild=False)
             self._successes.pop(task_id, None)
+            self.cancelled_at.pop(task_id, None)  # a submit that arrives again now is of another task
             self._open_unique[str((old or {}).get("unique"))].discard(task_id)
             return
         for finding in [*change_findings(old, new), *item_findings(new, now=0, grace_seconds=0)]:

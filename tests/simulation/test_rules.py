@@ -103,3 +103,17 @@ def test_no_slot_waits_for_a_claim_that_was_under_way_for_very_long(kernel: Kern
     rules = PremiseRules(item=lambda task_id: running, violate=told.append)
     rules.on_slot("slot#q##0", {"holder": "t", "leaseToken": "one"}, came_late=late)
     assert told == ([] if late else ["slot#q##0: given away, and t runs in it"])
+
+
+def test_a_cancel_is_of_the_task_that_was_there(kernel: Kernel) -> None:
+    """Cancelled, erased, and a late repetition of its submit makes another one of that id."""
+    weather = Weather()
+    rules = Rules(kernel, SimulatedTable(kernel, weather), lambda: weather)
+    rules.cancelled_at["t"] = kernel.now
+    rules._check_cancel("t", None, {"status": "PENDING"})
+    assert str(kernel.broken) == "t: PENDING after a cancel"
+
+    kernel.broken = None
+    rules._task_changed("t", {"status": "DONE", "outcome": "cancelled"}, None)
+    rules._check_cancel("t", None, {"status": "PENDING"})
+    assert kernel.broken is None
