@@ -20,6 +20,7 @@ from thunder.cli.output import Row, print_list
 if TYPE_CHECKING:
     from thunderagent.client import BatchReport, NewTask
 
+MENDED_IN_PLACE_BYTES = 1024 * 1024  # of a larger file, a line mended may fall into another batch, under another key
 COLUMNS = ("line", "taskId", "status", "duplicate", "error")
 
 
@@ -48,7 +49,7 @@ def submit_many(options: Options, /, file: str, idempotency_key: str | None) -> 
     print_list(rows, COLUMNS, options.output)
     if duplicates := sum(task.duplicate for task in report.accepted):
         click.echo(f"{duplicates} were there before: to submit them once more give an --idempotency-key", err=True)
-    _fail_if_some_were_refused(rows, key)
+    _fail_if_some_were_refused(rows, key if len(data) <= MENDED_IN_PLACE_BYTES else None)
 
 
 def _read(file: str) -> bytes:
@@ -108,11 +109,19 @@ def rows_of(report: BatchReport, lines: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _fail_if_some_were_refused(rows: Sequence[Row], key: str) -> None:
+def _fail_if_some_were_refused(rows: Sequence[Row], key: str | None) -> None:
+    """With a key, the whole file may be submitted again under it; without, only what was refused."""
     refused = [row for row in rows if "error" in row]
-    if refused:
-        first = refused[0]
-        raise Failed(
-            f"{len(refused)} of {len(rows)} were refused, the first in line {first['line']}: {inert(first['error'])}\n"
+    if not refused:
+        return
+    if key is None:
+        next_step = "the others are submitted: mend these and submit them alone, as a file of their own"
+    else:
+        next_step = (
             f"mend them where they stand and submit the file with --idempotency-key {key}: no other is submitted twice"
         )
+    first = refused[0]
+    raise Failed(
+        f"{len(refused)} of {len(rows)} were refused, the first in line {first['line']}: {inert(first['error'])}\n"
+        f"{next_step}"
+    )

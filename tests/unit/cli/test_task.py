@@ -100,6 +100,15 @@ class TestSubmitMany:
         assert says in refused.stderr
         assert thunder.api.rows() == before
 
+    def test_of_a_large_file_only_what_was_refused_is_to_be_sent_again(self, thunder: Terminal) -> None:
+        """Batches are cut by bytes there: a line mended in place could move others to keys they never had."""
+        large = f'{{"type": "demo.echo", "payload": "{"x" * 600_000}"}}\n'
+        refused = thunder("task", "submit-many", "-", typed=large * 2 + '{"type": "demo.echo", "queue": "nope"}')
+
+        assert refused.exit_code == 1
+        assert "submit them alone" in refused.stderr
+        assert "--idempotency-key" not in refused.stderr
+
     def test_a_file_that_is_not_there(self, thunder: Terminal) -> None:
         refused = thunder("task", "submit-many", "/no/such/file")
         assert (refused.exit_code, refused.stdout) == (2, "")
